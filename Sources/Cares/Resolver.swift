@@ -5,8 +5,8 @@ internal import Glibc
 /// that the owner watches.
 ///
 /// The owner calls `descriptorReady` and `timerFired` on events. After each call to any method it takes
-/// `takeInterests()` and `takeFinishedLookups()`, and reads `timeoutMilliseconds`. A lookup cannot be cancelled: the owner
-/// ignores an unwanted result.
+/// `takeInterests()` and `takeFinishedLookups()`, and reads `timeoutMilliseconds`. A lookup cannot be cancelled: the
+/// owner ignores an unwanted result.
 @safe public final class Resolver {
     /// Result of `ares_library_init`. The initializer of a static runs once, however many threads call.
     private static let libraryStatus: Int32 = ares_library_init(ARES_LIB_INIT_ALL)
@@ -158,13 +158,11 @@ public enum LookupFailure: Error, Hashable, Sendable {
 
     init(status: Int32) {
         switch status {
-        case ARES_ENOTFOUND, ARES_ENODATA, ARES_EBADNAME,
-            ARES_ENONAME:
+        case ARES_ENOTFOUND, ARES_ENODATA, ARES_EBADNAME, ARES_ENONAME:
             self = .notFound
         case ARES_ETIMEOUT:
             self = .timeout
-        case ARES_ESERVFAIL, ARES_EREFUSED, ARES_ECONNREFUSED,
-            ARES_EFORMERR, ARES_ENOTIMP, ARES_EBADRESP:
+        case ARES_ESERVFAIL, ARES_EREFUSED, ARES_ECONNREFUSED, ARES_EFORMERR, ARES_ENOTIMP, ARES_EBADRESP:
             self = .serverFailure
         default:
             self = .other(status: Int(status))
@@ -254,8 +252,7 @@ final class LookupContext {
         var hints = ares_addrinfo_hints()
         hints.ai_family = AF_UNSPEC
         hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
-        unsafe ares_getaddrinfo(
-            channel, name, nil, &hints, lookupFinished, Unmanaged.passRetained(self).toOpaque())
+        unsafe ares_getaddrinfo(channel, name, nil, &hints, lookupFinished, Unmanaged.passRetained(self).toOpaque())
     }
 
     func recordResult(status: Int32, addresses: [ResolvedAddress]) {

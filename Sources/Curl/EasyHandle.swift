@@ -93,8 +93,8 @@ internal import CLibCurl
         hasConnectionLimitOptions = true
     }
 
-    /// Makes the next transfer close connections that were idle for longer, until the next `clearState` or `reset`. libcurl
-    /// checks for them once per second.
+    /// Makes the next transfer close connections that were idle for longer, until the next `clearState` or `reset`.
+    /// libcurl checks for them once per second.
     func closeIdleConnections(afterSeconds seconds: Int) {
         // Cannot fail: libcurl only stores the value.
         _ = unsafe curlshim_easy_set_long(pointer, CURLOPT_MAXAGE_CONN, seconds)
@@ -175,12 +175,12 @@ internal import CLibCurl
         try throwOnFailure(
             unsafe curlshim_easy_set_offset(pointer, CURLOPT_POSTFIELDSIZE_LARGE, curl_off_t(bytes.count)))
         // An empty array may have no address, and NULL would select a read callback.
-        let place = bytes.isEmpty ? [0] : bytes
-        try throwOnFailure(
-            unsafe place.withUnsafeBytes { place in
-                let start = unsafe place.baseAddress?.assumingMemoryBound(to: CChar.self)
-                return unsafe curlshim_easy_set_string(pointer, CURLOPT_COPYPOSTFIELDS, start)
-            })
+        let content = bytes.isEmpty ? [0] : bytes
+        let result = unsafe content.withUnsafeBytes { buffer in
+            let start = unsafe buffer.baseAddress?.assumingMemoryBound(to: CChar.self)
+            return unsafe curlshim_easy_set_string(pointer, CURLOPT_COPYPOSTFIELDS, start)
+        }
+        try throwOnFailure(result)
     }
 
     /// Sets header lines for each request, until the next `reset`.

@@ -4,8 +4,8 @@ internal import CLibCurl
 /// (curl_multi_socket_action).
 ///
 /// The owner calls `descriptorReady` and `timerFired` on events. After each call to any method it takes
-/// `takeInterests()`, `takeTimeoutChange()` and `takeFinishedTransfers()`, in this order. The cost of a transfer in libcurl grows with
-/// the connections of its multi handle: use several handles beyond some hundreds of connections.
+/// `takeInterests()`, `takeTimeoutChange()` and `takeFinishedTransfers()`, in this order. The cost of a transfer in
+/// libcurl grows with the connections of its multi handle: use several handles beyond some hundreds of connections.
 @safe public final class Multi {
     /// Maximum total length of a transfer's header lines in bytes, including all blocks and trailers.
     public static let headerBytesLimit = 64 * 1024
@@ -68,7 +68,7 @@ internal import CLibCurl
     /// millisecond.
     public static var speaksHTTP2: Bool { Library.detectsStreamEnds }
 
-    /// Changes `maxConnections`; see `make(maxConnections:crowdedIdleSeconds:)`.
+    /// Changes `maxConnections`; see `make(maxConnections:limitReachedIdleSeconds:)`.
     public func setMaxConnections(_ maxConnections: Int) {
         callbackEvents.connectionsLimit = maxConnections
         // Higher than the number of kept and active connections, so that libcurl itself never evicts one: see

@@ -133,8 +133,8 @@ private func timeoutChanged(
     return 0
 }
 
-/// TLS sessions of running transfers, and the last alert of each one's peer: close_notify, without which libcurl accepts
-/// the end of a connection as the end of a body all the same, or an error.
+/// TLS sessions of running transfers, and the last alert of each one's peer: close_notify, without which libcurl
+/// accepts the end of a connection as the end of a body all the same, or an error.
 ///
 /// Numbers are never reused. The address of a session may be reused for another one before the end of the first
 /// transfer is evaluated.

@@ -120,8 +120,8 @@ public final class Transfer {
     /// accepts it as one. An HTTP/2 server may send frames at any time.
     ///
     /// libcurl repeats a request up to five times, as long as reused connections end without a response. A failed
-    /// repetition should not be repeated (RFC 9110, section 9.2.2), so the first one uses a new connection. libcurl also
-    /// repeats a request over HTTP/1.1 after HTTP_1_1_REQUIRED, even in the middle of a response.
+    /// repetition should not be repeated (RFC 9110, section 9.2.2), so the first one uses a new connection. libcurl
+    /// also repeats a request over HTTP/1.1 after HTTP_1_1_REQUIRED, even in the middle of a response.
     func maySend(over ends: SocketTable.EndpointPair, ownPort: Int32) -> Bool {
         guard headerBytes == 0 else {
             stopReason = .reset
@@ -234,17 +234,16 @@ public final class Transfer {
         if code == CURLE_OK, stopReason == nil, !hasLost {
             return TransferResult(
                 failure: nil, status: status, osError: 0, openedConnectionCount: connectsMade,
-                repeatedRequestCount: repeats,
-                usedHTTP2: usesHTTP2, lacksExplicitEnd: lacksGoodbye, detail: "")
+                repeatedRequestCount: repeats, usedHTTP2: usesHTTP2, lacksExplicitEnd: lacksGoodbye, detail: "")
         }
         let details = failureDetails(status: status, alert: alert)
         let isRefused = code == CURLE_COULDNT_CONNECT && hasRefusedAddress && !hasOpenedSocket
         let failure = stopReason ?? (isRefused ? .addressRefused : TransferFailure(code, details)) ?? .reset
         return TransferResult(
             failure: failure, status: status, osError: details.osError, openedConnectionCount: connectsMade,
-            repeatedRequestCount: repeats,
-            usedHTTP2: usesHTTP2, lacksExplicitEnd: lacksGoodbye, wasConnected: details.stage >= .connected,
-            proxyStatus: details.proxyStatus, proxyRetryAfter: proxyRetryAfter, detail: details.libcurlMessage)
+            repeatedRequestCount: repeats, usedHTTP2: usesHTTP2, lacksExplicitEnd: lacksGoodbye,
+            wasConnected: details.stage >= .connected, proxyStatus: details.proxyStatus,
+            proxyRetryAfter: proxyRetryAfter, detail: details.libcurlMessage)
     }
 
     private func failureDetails(status: Int, alert: Int?) -> TransferFailure.Details {
@@ -294,8 +293,8 @@ private func willSendRequest(
 /// Callback for `curlshim_follow_streams`: a frame of a transfer's stream has arrived.
 func streamFrameArrived(handle: UnsafeMutableRawPointer?, bytes: Int, isEnd: Int32) {
     guard let handle = unsafe handle, let owner = unsafe curlshim_easy_private(handle) else { return }
-    unsafe Unmanaged<Transfer>.fromOpaque(owner).takeUnretainedValue().recordStreamFrame(
-        bytes: bytes, isEnd: isEnd != 0)
+    let transfer = unsafe Unmanaged<Transfer>.fromOpaque(owner).takeUnretainedValue()
+    transfer.recordStreamFrame(bytes: bytes, isEnd: isEnd != 0)
 }
 
 private func headerArrived(
@@ -310,8 +309,8 @@ private func bodyArrived(
     bytes: UnsafeMutablePointer<CChar>?, size: Int, count: Int, context: UnsafeMutableRawPointer?
 ) -> Int {
     // libcurl reports an empty body by a call without bytes.
-    size * count == 0
-        ? 0 : unsafe handleReceivedData(bytes: bytes, length: size * count, context: context) { $0.received(body: $1) }
+    guard size * count > 0 else { return 0 }
+    return unsafe handleReceivedData(bytes: bytes, length: size * count, context: context) { $0.received(body: $1) }
 }
 
 /// - Returns: Value for libcurl's data callbacks: `length` for success, or the code that pauses or aborts.

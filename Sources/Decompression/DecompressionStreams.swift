@@ -47,7 +47,7 @@ internal import CDecompression
 ///
 /// ```
 /// start → stream ⇄ member (gzip: the end of one member, and the beginning of the next)
-///         stream, member → rest (after the end; further bytes are ignored)
+///         stream, member → trailingData (after the end; further bytes are ignored)
 /// ```
 @safe struct ZlibStream: ~Copyable {
     private enum Phase {
@@ -155,8 +155,7 @@ internal import CDecompression
         }
         return unsafe Decompressor.Step(
             consumedBytes: inputCount - Int(stream.pointee.avail_in),
-            producedBytes: room - Int(stream.pointee.avail_out),
-            isAtEnd: isAtEnd)
+            producedBytes: room - Int(stream.pointee.avail_out), isAtEnd: isAtEnd)
     }
 
     /// Returns a step without output.
@@ -232,7 +231,7 @@ internal import CDecompression
 /// Loading of zlib, libbrotlidec and libzstd on first use, for `Decompressor` and its streams.
 enum DecompressionLibrary {
     /// Message of the dynamic linker if a library cannot be used; nil once all are loaded. The initializer of a static
-    /// runs once, however many threads ask.
+    /// runs once, however many threads call.
     private static let loadFailure: String? = unsafe decshim_load().map { unsafe String(cString: $0) }
 
     static func load() throws(LibraryError) {

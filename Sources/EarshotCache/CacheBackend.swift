@@ -7,9 +7,9 @@ internal import SQLite
 
 /// Persistent store of the cache: keeps index and body files consistent, and within the limit.
 ///
-/// Requests are executed at once, in a transaction that ends after 50 ms or 256 changed rows. So what a crash loses is
-/// fetched again. Invalidated and discarded responses must not come back: they end the transaction at once, and no
-/// lookup finds anything while the disk rejects them.
+/// Requests are executed at once, in a transaction that ends after 50 ms or 256 changed rows. Responses that a crash
+/// loses are fetched again. Invalidated and discarded responses must not come back: they end the transaction at once,
+/// and no lookup finds anything while the disk rejects them.
 ///
 /// A file is created before the row that names it, and removed after it. A crash can therefore leave files without a
 /// row, and a power failure also rows without a file. Both are removed when the index is opened, at the cost of listing
@@ -61,7 +61,7 @@ final class CacheBackend: StoreBackend {
     private var index: CacheIndex?
     private var limitBytes: Int
     private var totals = CacheTotals()
-    /// Nil once all keys are read and `opened` was sent.
+    /// Nil once all keys are read and `indexOpened` was sent.
     private var keyReading: KeyReading?
     /// Logical clock of uses, for LRU eviction.
     private var latestUseNumber: Int64 = 0
@@ -111,8 +111,8 @@ final class CacheBackend: StoreBackend {
         commit()
     }
 
-    /// Reads some of the keys. After the last ones it sends `opened`, and removes files without rows and rows without
-    /// files.
+    /// Reads some of the keys. After the last ones it sends `indexOpened`, and removes files without rows and rows
+    /// without files.
     private func readNextKeys() {
         guard let last = keyReading?.lastReadKey else { return }
         guard let keys = runInTransaction({ try $0.keys(after: last, limit: Self.keysPerReadingStep) }) else { return }
@@ -389,14 +389,15 @@ final class CacheBackend: StoreBackend {
         for row in removed { totals.add(CacheTotals.Usage(rowCount: -1, costBytes: -row.costBytes), to: row.owner) }
         countChangedRows(removed.count)
         transaction?.releasedBodyFiles += removed.compactMap(\.bodyFile)
-        let gone = runInTransaction { index in try Set(removed.map(\.key)).filter { try !index.hasResponse(forKey: $0) }
+        let gone = runInTransaction { index in
+            try Set(removed.map(\.key)).filter { try !index.hasResponse(forKey: $0) }
         }
         guard let gone, !gone.isEmpty else { return }
         for key in gone { keyReading?.keySuffixes.remove(key.suffix) }
         answers.put(.keysRemoved(Array(gone)))
     }
 
-    /// Removes those of the given files that no row names any more. Those that cannot be looked up stay until the index
+    /// Removes those of the files that no row names any more. Those that cannot be looked up stay until the index
     /// is opened again.
     private func removeUnreferencedFiles(_ sums: [String]) {
         for sum in Set(sums) where (try? index?.hasResponse(withBodyFile: sum)) == false { bodies?.remove(sum) }
@@ -412,11 +413,11 @@ final class CacheBackend: StoreBackend {
             guard let heaviest = totals.largestOwner(by: isFull ? \.costBytes : \.rowCount) else { return }
             // A large excess is removed in larger steps, also if two owners are equal.
             let excess = isFull ? totals.usageOfAllOwners.costBytes - limitBytes : 0
-            let most = min(excess, max(heaviest.lead, excess / 16))
+            let stepBytes = min(excess, max(heaviest.lead, excess / 16))
             let removed = runInTransaction { index in
                 var removed: [CacheIndex.RemovedRow] = []
                 var sum = 0
-                while removed.isEmpty || sum < most, removed.count < Self.rowsPerEvictionStep,
+                while removed.isEmpty || sum < stepBytes, removed.count < Self.rowsPerEvictionStep,
                     let row = try index.removeLeastRecentlyUsed(of: heaviest.owner).first
                 {
                     removed.append(row)

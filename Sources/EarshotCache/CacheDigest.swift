@@ -3,8 +3,8 @@ internal import LibCrypto
 
 /// Cache key in the index: SHA-256 of the key and a salt, so that no credentials are written to disk.
 ///
-/// Its first half depends on the URL alone. So the keys of a URL are neighbours in the index, which needs no second index
-/// to find them.
+/// Its first half depends on the URL alone. So the keys of a URL are neighbours in the index, which needs no second
+/// index to find them.
 public struct CacheDigest: Hashable, Sendable {
     /// The 32 bytes as big-endian words.
     private var words: SIMD4<UInt64>

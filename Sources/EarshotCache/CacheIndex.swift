@@ -59,18 +59,14 @@ struct CacheIndex {
         """
 
     func items(forKey key: CacheDigest) throws -> [CacheItem] {
-        try database.mapRows("SELECT \(Self.itemColumns), body FROM response WHERE key = ?", [.bytes(key.bytes)]) {
-            row in
-            Self.makeItem(from: row)
-        }
+        let sql = "SELECT \(Self.itemColumns), body FROM response WHERE key = ?"
+        return try database.mapRows(sql, [.bytes(key.bytes)]) { row in Self.makeItem(from: row) }
     }
 
     /// Calls `body` for each response, without its body: by owner, the most recently used first.
     func forEachItem(_ body: (CacheItem) throws -> Void) throws {
-        try database.forEach("SELECT \(Self.itemColumns), NULL FROM response ORDER BY owner DESC, used DESC, url") {
-            row in
-            try body(Self.makeItem(from: row))
-        }
+        let sql = "SELECT \(Self.itemColumns), NULL FROM response ORDER BY owner DESC, used DESC, url"
+        try database.forEach(sql) { row in try body(Self.makeItem(from: row)) }
     }
 
     private static func makeItem(from row: borrowing Row) -> CacheItem {
@@ -81,16 +77,13 @@ struct CacheIndex {
         return CacheItem(
             entry: UInt64(bitPattern: row.int64(0)), key: CacheDigest(bytes: row.bytes(1) ?? []),
             url: row.text(3) ?? "", isPrivate: row.bool(4), variant: variant, response: response,
-            length: row.int(10), sha256: row.text(11), body: row.bytes(13),
-            owner: row.text(12) ?? "")
+            length: row.int(10), sha256: row.text(11), body: row.bytes(13), owner: row.text(12) ?? "")
     }
 
     /// Returns the body of a response, or the digest of its file; nil if there is no such response.
     func body(of entry: UInt64) throws -> (bytes: [UInt8]?, sha256: String?, length: Int)? {
-        try database.mapFirstRow("SELECT body, sha256, length FROM response WHERE entry = ?", [.entryID(entry)]) {
-            row in
-            (row.bytes(0), row.text(1), row.int(2))
-        }
+        let sql = "SELECT body, sha256, length FROM response WHERE entry = ?"
+        return try database.mapFirstRow(sql, [.entryID(entry)]) { row in (row.bytes(0), row.text(1), row.int(2)) }
     }
 
     /// Returns the digests and lengths of all body files.
@@ -120,7 +113,7 @@ struct CacheIndex {
         return totals
     }
 
-    /// Returns the turn of the latest use; 0 without rows. O(owners · log(rows)).
+    /// Returns the number of the latest use; 0 without rows. O(owners · log(rows)).
     func latestUseNumber() throws -> Int64 {
         let latest = "(SELECT max(used) FROM response WHERE response.owner = totals.owner)"
         return Int64(try database.firstInteger("SELECT max(\(latest)) FROM totals") ?? 0)
@@ -185,8 +178,7 @@ struct CacheIndex {
     /// Marks the responses for the URL of a key, in all scopes.
     func invalidateResponses(forURLOf key: CacheDigest) throws {
         let (first, last) = key.keyRangeOfURL
-        try database.run(
-            "UPDATE response SET invalid = 1 WHERE key BETWEEN ? AND ?", [.bytes(first), .bytes(last)])
+        try database.run("UPDATE response SET invalid = 1 WHERE key BETWEEN ? AND ?", [.bytes(first), .bytes(last)])
     }
 
     func recordUse(of entry: UInt64, useNumber: Int64) throws {
@@ -247,7 +239,7 @@ extension Value {
 
 /// Number and size of the stored responses, in total and for each owner.
 ///
-/// The owner of a response is the principal whose request stored it. The administrator is one as any other.
+/// The owner of a response is the principal whose request stored it. The administrator is an owner like any other.
 struct CacheTotals: Equatable {
     /// Number of responses, and their size as counted toward the limit in bytes.
     struct Usage: Equatable {
@@ -263,21 +255,22 @@ struct CacheTotals: Equatable {
     /// Parts of the owners that have responses.
     private(set) var usageByOwner: [String: Usage] = [:]
 
-    /// Adds responses of an owner, or subtracts them if the numbers are negative. The sums wrap, because a damaged index may
-    /// have any number.
+    /// Adds responses of an owner, or subtracts them if the numbers are negative. The sums wrap, because a damaged
+    /// index may have any number.
     mutating func add(_ change: Usage, to owner: String) {
         usageOfAllOwners = usageOfAllOwners &+ change
         let part = (usageByOwner[owner] ?? Usage()) &+ change
         usageByOwner[owner] = part == Usage() ? nil : part
     }
 
-    /// Forgets an owner, whose part turns out to be that of no rows.
+    /// Removes an owner that turns out to have no rows.
     mutating func removeOwner(_ owner: String) {
         guard let part = usageByOwner[owner] else { return }
         add(Usage(rowCount: 0 &- part.rowCount, costBytes: 0 &- part.costBytes), to: owner)
     }
 
-    /// Returns the owner with the largest part, and by how much it exceeds the second one; nil without owners. O(owners).
+    /// Returns the owner with the largest part, and by how much it exceeds the second one; nil without owners.
+    /// O(owners).
     func largestOwner(by size: KeyPath<Usage, Int>) -> (owner: String, lead: Int)? {
         var first: (owner: String, size: Int)?
         var second = 0

@@ -72,11 +72,12 @@ public struct CacheReport {
     /// Calls `body` for each stored response: by user, the most recently used first.
     public func forEachResponse(now: Int64, _ body: (ResponseSummary) throws -> Void) throws {
         try index?.forEachItem { item in
-            try body(
-                ResponseSummary(
-                    url: item.url, status: item.response.status, length: item.length, isPrivate: item.isPrivate,
-                    isInvalidated: item.response.isInvalidated,
-                    isFresh: CacheRule().isFresh(item.response, now: now), responseTime: item.response.responseTime))
+            let response = item.response
+            let summary = ResponseSummary(
+                url: item.url, status: response.status, length: item.length, isPrivate: item.isPrivate,
+                isInvalidated: response.isInvalidated, isFresh: CacheRule().isFresh(response, now: now),
+                responseTime: response.responseTime)
+            try body(summary)
         }
     }
 
@@ -115,7 +116,7 @@ public struct CacheReport {
 
     /// Deletes the contents of an unused cache.
     /// - Returns: Number of responses deleted.
-    /// - Throws: `StoreError`; its kind says whether a broker uses the cache.
+    /// - Throws: `StoreError`; its kind shows whether a broker uses the cache.
     public static func clearUnusedCache(_ folder: CacheFolder) throws -> Int {
         guard try folder.checkExistingFolders() else { return 0 }
         try folder.prepareFolders()

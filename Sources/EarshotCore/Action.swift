@@ -50,8 +50,8 @@ public enum Action: Equatable, Sendable {
         /// Moves a body that waits too long from memory into the spool under this name. The shell keeps a body that it
         /// cannot write and reports it by `BrokerCore.bodySpillFailed`.
         case spillBody(BodyID, file: String)
-        /// Writes a body, in memory or moved out of it, into the spool under the name of its content. If that fails, the
-        /// shell sends each terminal that names the file as `FAILED spool-full`.
+        /// Writes a body, in memory or spilled, into the spool under the name of its content. If that fails, the shell
+        /// sends each terminal that names the file as `FAILED spool-full`.
         case writeBody(BodyID, file: String)
         case releaseBody(BodyID)
         /// Removes a file that nothing needs.
@@ -63,7 +63,8 @@ public enum Action: Equatable, Sendable {
         case recordPart(String, PartKeys, PartDescription)
         /// Moves the part of an ended flight, which was recorded, to the folder of parts.
         case storePart(String)
-        /// Removes all other files of earlier brokers' attempts: those that no worker holds, by `BrokerCore.isAttemptRunning`.
+        /// Removes all other files of earlier brokers' attempts: those that no worker holds, by
+        /// `BrokerCore.isAttemptRunning`.
         case removeStaleAttemptFiles
     }
 
@@ -73,8 +74,8 @@ public enum Action: Equatable, Sendable {
         case lookUpVariants(FlightName, CacheKey, HTTPRequest)
         /// Reads the body of a stored answer, or a range of it. The shell reports it by `BrokerCore.cachedBodyRead`.
         case readBody(FlightName, CacheEntryID, range: Range<Int>?)
-        /// Stores an answer in place of one for the same requests. Its body is in memory or a spool file. It takes a part
-        /// of the owner's room; nil is the administrator.
+        /// Stores an answer in place of one for the same requests. Its body is in memory or a spool file. It counts in
+        /// the owner's share of the cache; nil is the administrator.
         case storeResponse(CacheKey, CacheVariant, BodyID?, file: String?, owner: PrincipalName?)
         /// Updates the fields of an answer that a revalidation found unchanged.
         case updateStoredFields(CacheKey, CacheEntryID, StoredResponse)
@@ -90,9 +91,8 @@ public enum Action: Equatable, Sendable {
         /// Reads the next rows after one, of one principal or of all. The shell reports them by
         /// `BrokerCore.durableRowsRead`.
         case readRows(after: DurableID?, of: PrincipalName?)
-        /// Stores and flushes a request, whose FETCH this is. The shell reports it by `BrokerCore.durableRequestStored` or
-        /// `durableRequestStoreFailed`.
-        /// The principal is nil for the administrator.
+        /// Stores and flushes a request; `head` is its FETCH. The principal is nil for the administrator. The shell
+        /// reports it by `BrokerCore.durableRequestStored` or `BrokerCore.durableRequestStoreFailed`.
         case storeRequest(DurableID, PrincipalName?, acceptedAt: Int64, head: [UInt8])
         /// Stores and flushes a result. The shell reports it by `BrokerCore.durableOutcomeWritten`.
         case storeResult(DurableID, DurableResult)
@@ -115,7 +115,7 @@ public enum Action: Equatable, Sendable {
 
     /// Messages to the supervisor.
     public enum Supervisor: Equatable, Sendable {
-        /// Kills a worker of an earlier broker, which does not say READY. The shell reports its end by
+        /// Kills a worker of an earlier broker, which has not sent READY. The shell reports its end by
         /// `BrokerCore.formerProcessEnded`.
         case killWorker(Int32)
         /// A client has changed a setting. The supervisor keeps it for the next broker.

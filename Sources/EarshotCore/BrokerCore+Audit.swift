@@ -6,8 +6,8 @@ internal import OrderedCollections
 /// Checks of the core's invariants over all tables. Linear or worse in the size of the tables, for tests and
 /// simulations.
 extension BrokerCore {
-    /// A sentence for each violation, which begins with the number of the invariant in ARCHITECTURE.md; empty if there
-    /// is none.
+    /// Returns a sentence for each violation, which begins with the number of the invariant in ARCHITECTURE.md; empty
+    /// if there is none.
     public func audit() -> [String] {
         var faults: [String] = []
         func check(_ holds: Bool, _ fault: @autoclosure () -> String) { if !holds { faults.append(fault()) } }
@@ -33,11 +33,8 @@ extension BrokerCore {
     public var isIdle: Bool {
         records.requests.isEmpty && records.flights.count == 0 && records.queue.count == 0
             && !hasPendingRemovals && records.outcomes.isEmpty && records.keptParts.isEmpty
-            && runningAttemptCount == 0
-            && records.durables.isEmpty
-            && records.originGovernor.origins.count == 0
-            && records.ledger.requests.pending == 0
-            && records.ledger.deliveries.outstanding == 0
+            && runningAttemptCount == 0 && records.durables.isEmpty && records.originGovernor.origins.count == 0
+            && records.ledger.requests.pending == 0 && records.ledger.deliveries.outstanding == 0
     }
 
     /// Whether a request with this ID waits for the outcome of its flight.
@@ -54,9 +51,9 @@ extension BrokerCore {
         interestPhase(of: request, handler, principal) == .awaitingListener
     }
 
-    private func interestPhase(of request: RequestID, _ handler: HandlerID, _ principal: PrincipalName?) -> Interest
-        .Phase?
-    {
+    private func interestPhase(
+        of request: RequestID, _ handler: HandlerID, _ principal: PrincipalName?
+    ) -> Interest.Phase? {
         let number = principal.map { records.principals.handle(of: $0) } ?? PrincipalTable.administrator
         guard let number, let handler = records.handlers.handle(of: HandlerKey(number, handler)),
             let interest = records.interestHoldingID(request, of: handler)
@@ -66,7 +63,7 @@ extension BrokerCore {
         return records.requests[interest].phase
     }
 
-    /// Number of timers, stale ones included.
+    /// Number of timers, including stale ones.
     var timerCount: Int { records.outbox.timers.count }
 
     private typealias Check = (Bool, @autoclosure () -> String) -> Void
@@ -76,8 +73,8 @@ extension BrokerCore {
         check(records.ledger.deliveries.isBalanced, "10: deliveries do not balance: \(records.ledger.deliveries)")
         let pending = records.requests.indices.count { records.requests[$0].phase != .delivering }
         check(
-            records.ledger.requests.pending == pending, "10: \(pending) pending, not \(records.ledger.requests.pending)"
-        )
+            records.ledger.requests.pending == pending,
+            "10: \(pending) pending, not \(records.ledger.requests.pending)")
         let outstanding =
             records.requests.indices.reduce(0) { $0 + Int(records.requests[$1].outstandingDeliveryCount) }
             + records.outcomes.compactFailures.indices.reduce(0) { sum, number in
@@ -121,8 +118,7 @@ extension BrokerCore {
             "12: a cookie jar in use has no root")
         check(
             records.handlers.subscribedClients.allSatisfy { records.clients.contains($0) },
-            "12: subscriptions of a client that is gone"
-        )
+            "12: subscriptions of a client that is gone")
         var references: [Handle<HandlerEntry>: Int] = [:]
         for interest in records.requests.indices { references[records.requests[interest].handler, default: 0] += 1 }
         for number in records.outcomes.compactFailures.indices {
@@ -388,8 +384,7 @@ extension BrokerCore {
             let count = counts[number, default: 0]
             check(
                 records.workerPools[number].originCount == count,
-                "14: pool \(number) counts \(records.workerPools[number].originCount) of \(count) origins"
-            )
+                "14: pool \(number) counts \(records.workerPools[number].originCount) of \(count) origins")
         }
         for worker in records.workers.indices {
             check(
@@ -401,8 +396,8 @@ extension BrokerCore {
         auditPoolPrincipals(check)
     }
 
-    /// A pool serves requests of its principal alone, and has workers of that principal and of the administrator. The
-    /// administrator's pools serve all.
+    /// Checks that a pool serves requests of its principal alone, and has workers of that principal and of the
+    /// administrator. The administrator's pools serve all.
     private func auditPoolPrincipals(_ check: Check) {
         for worker in records.workers.indices where records.workers[worker].isRemote {
             let principal = records.workers[worker].principal
@@ -438,26 +433,22 @@ extension BrokerCore {
     private func auditOrigins(
         _ running: [Handle<OriginEntry>: Int], _ lower: [Handle<OriginEntry>: Int], _ check: Check
     ) {
-        for fault in records.originGovernor.checkInvariants(
-            isCoordinated: Cluster.isCoordinated(WorkerPool.webPoolHandle, in: records))
-        {
-            check(false, fault)
-        }
-        let flightCounts = Dictionary(grouping: records.flights.indices) { records.flights[$0].originScope }.mapValues(
-            \.count)
+        let isCoordinated = Cluster.isCoordinated(WorkerPool.webPoolHandle, in: records)
+        for fault in records.originGovernor.checkInvariants(isCoordinated: isCoordinated) { check(false, fault) }
+        let flightsByScope = Dictionary(grouping: records.flights.indices) { records.flights[$0].originScope }
         for scope in records.originGovernor.scopes.indices {
             let count = records.originGovernor.scopes[scope].flightCount
-            check(count == flightCounts[scope, default: 0], "12: scope \(scope) counts \(count) flights")
+            check(count == flightsByScope[scope, default: []].count, "12: scope \(scope) counts \(count) flights")
         }
         for number in records.originGovernor.origins.indices {
             let origin = records.originGovernor.origins[number]
-            var fresh = origin
-            fresh.setTerms(Origins.effectiveTerms(for: origin, by: records.limits.originRules, records.clusterState))
+            var expected = origin
+            expected.setTerms(Origins.effectiveTerms(for: origin, by: records.limits.originRules, records.clusterState))
             check(
-                origin.transferLimitByRules == fresh.transferLimitByRules
-                    && origin.spacingMilliseconds == fresh.spacingMilliseconds
-                    && origin.allowsHTTP2 == fresh.allowsHTTP2
-                    && origin.maximumBytesPerSecond == fresh.maximumBytesPerSecond,
+                origin.transferLimitByRules == expected.transferLimitByRules
+                    && origin.spacingMilliseconds == expected.spacingMilliseconds
+                    && origin.allowsHTTP2 == expected.allowsHTTP2
+                    && origin.maximumBytesPerSecond == expected.maximumBytesPerSecond,
                 "9: origin \(origin.origin) has other terms than the rules")
             check(
                 origin.runningTransferCount == running[number, default: 0],

@@ -41,10 +41,10 @@ extension BrokerCore {
         guard let key = Cache.revalidationKey(for: flight, in: &records) else { return }
         let record = records.flights[flight]
         let scope = Origins.originScope(of: record.request, for: WorkerPool.webPoolHandle, in: &records)
-        let behind = Flights.beginFlight(
+        let revalidation = Flights.beginFlight(
             record.request, redirect: record.redirect, partition: record.partition, key, scope: scope, isAlone: false,
             body: nil, in: &records)
-        Cache.beginRevalidation(of: stored, adding: addingFields, by: behind, for: flight, in: &records)
+        Cache.beginRevalidation(of: stored, adding: addingFields, by: revalidation, for: flight, in: &records)
     }
 
     /// Starts queued revalidations in slots that no request needs. One whose origin is full goes to the end of the
@@ -56,8 +56,7 @@ extension BrokerCore {
                 return
             }
             guard let flight = liveFlight(name), records.flights[flight].isRevalidation,
-                records.flights[flight].phase == .queued,
-                !records.flights[flight].isSuspectedOfWorkerDeath
+                records.flights[flight].phase == .queued, !records.flights[flight].isSuspectedOfWorkerDeath
             else {
                 continue
             }

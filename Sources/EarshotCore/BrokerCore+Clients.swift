@@ -34,7 +34,7 @@ extension BrokerCore {
     /// Handles a message of a client.
     ///
     /// - Parameters:
-    ///   - handle: its number in the session; nil without one.
+    ///   - number: its number in the session; nil without one.
     ///   - body: body of a FETCH's request. The core owns it from here on.
     public mutating func clientMessageReceived(
         _ message: ClientMessage, number: UInt64? = nil, body: RequestBody? = nil, from id: ClientID, now: MonotonicTime
@@ -49,7 +49,7 @@ extension BrokerCore {
             return
         }
         guard records.clients[client].phase == .open else {
-            // There are no numbers yet; the client learns the message that was not carried out.
+            // The session has no numbers yet. The reply names the number of the refused message.
             let error = ErrorReply(code: "hello-required", detail: "send HELLO EAR/1 first")
             reply(.message(.error(error)), to: client, toMessageNumber: number ?? 0)
             Clients.startHelloTimeout(of: id, in: &records)
@@ -64,8 +64,8 @@ extension BrokerCore {
             return
         }
         guard !records.durables.loadState.hasRows || !Durable.mustAwaitRows(message, from: client, in: &records) else {
-            records.durables.loadState.waitingMessages[client] = DurableLoad.WaitingMessage(
-                message: message, body: body)
+            let waiting = DurableLoad.WaitingMessage(message: message, body: body)
+            records.durables.loadState.waitingMessages[client] = waiting
             return
         }
         executeMessage(message, body, by: client, now: now)
@@ -73,7 +73,7 @@ extension BrokerCore {
 
     /// Carries out a message of an open session.
     ///
-    /// - Parameter removedRows: number of durable requests that it has removed and that were not loaded.
+    /// - Parameter removedRows: number of durable requests that the message has removed before they were loaded.
     mutating func executeMessage(
         _ message: ClientMessage, _ body: RequestBody?, by client: Handle<ClientSession>, removedRows: Int = 0,
         now: MonotonicTime
@@ -119,7 +119,7 @@ extension BrokerCore {
         }
     }
 
-    /// Replies to the present message that it was carried out, if it has a number and no other reply.
+    /// Confirms that the present message was carried out, if it has a number and no other reply.
     mutating func confirmCurrentMessage(of client: Handle<ClientSession>) {
         if records.clients[client].messageNumbers.currentNumber > 0 { replyToCurrentMessage(.message(.ok), to: client) }
     }
@@ -144,7 +144,7 @@ extension BrokerCore {
     private mutating func helloReceived(_ hello: Hello, from client: Handle<ClientSession>) {
         guard records.clients[client].phase == .joining else {
             refuseMessage(
-                of: client, code: "bad-message", detail: "HELLO was said before on this connection", .hello(hello))
+                of: client, code: "bad-message", detail: "HELLO was already sent on this connection", .hello(hello))
             return
         }
         guard hello.proof == nil || hello.principal != nil || hello.hasUserRights else {
@@ -193,8 +193,8 @@ extension BrokerCore {
         }
         switch pattern {
         case .handler(let id):
-            subscribe(
-                client, toHandler: Clients.findOrCreateHandler(for: records.handlerKey(id, of: client), in: &records))
+            let key = records.handlerKey(id, of: client)
+            subscribe(client, toHandler: Clients.findOrCreateHandler(for: key, in: &records))
         case .subtree(let id):
             let key = records.handlerKey(id, of: client)
             guard records.handlers.subscribe(client, toSubtree: key) else { return }
@@ -211,8 +211,9 @@ extension BrokerCore {
         listenerAdded(to: handler)
     }
 
-    private mutating func unsubscribe(_ client: Handle<ClientSession>, from pattern: HandlerPattern, now: MonotonicTime)
-    {
+    private mutating func unsubscribe(
+        _ client: Handle<ClientSession>, from pattern: HandlerPattern, now: MonotonicTime
+    ) {
         switch pattern {
         case .handler(let id):
             guard let handler = records.handlers.handle(of: records.handlerKey(id, of: client)) else { return }

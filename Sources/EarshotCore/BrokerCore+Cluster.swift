@@ -2,7 +2,7 @@ internal import EarshotHTTP
 internal import EarshotWire
 
 /// Events of the engine of a cluster and their effects on flights, and events of flights for the cluster. `Cluster`
-/// decides. A broker on its own makes a comparison with nil.
+/// decides. A broker without a cluster only makes a comparison with nil.
 extension BrokerCore {
     // MARK: Events of the engine
 
@@ -13,19 +13,20 @@ extension BrokerCore {
         executeEffects(Cluster.engineEventReceived(event, now: now, in: &records), now: now)
     }
 
-    /// Calls to the engine after the events of a pass.
+    /// Removes and returns the calls to the engine after the events of a pass.
     public mutating func takeEngineCalls(now: MonotonicTime) -> [EngineCall] {
         Cluster.takeEngineCalls(now: now, in: &records)
     }
 
-    /// Returns the number of members among which limits are divided, once after the mode without the engine began.
+    /// Returns the number of members among which limits are divided, once after each start of the mode without the
+    /// engine; otherwise nil.
     public mutating func takeUncoordinatedMemberCount() -> Int? {
         guard records.clusterState?.value.isUncoordinatedStartUnreported == true else { return nil }
         records.clusterState?.value.isUncoordinatedStartUnreported = false
         return records.clusterState?.value.book.memberCount.limitDivisor
     }
 
-    /// Notes whether the shell awaits answers of the engine. It asks for calls after the last one.
+    /// Records whether the shell awaits answers of the engine. The shell takes new calls after the last answer.
     public mutating func setEngineBusy(_ isBusy: Bool) {
         if records.clusterState != nil, records.clusterState?.value.isEngineBusy != isBusy {
             records.clusterState?.value.isEngineBusy = isBusy
@@ -37,7 +38,7 @@ extension BrokerCore {
         records.clusterState?.value.health.takeNotices() ?? []
     }
 
-    /// Addresses of other nodes whose bodies cannot be read at present, which the shell reports to all.
+    /// Addresses of other nodes whose bodies cannot be read at present. The shell reports them to all nodes.
     public var unreadableNodes: Set<String> { records.clusterState?.value.health.unreadableAddresses ?? [] }
 
     /// Removes and returns addresses of other nodes that the shell must try to connect to.
@@ -45,7 +46,7 @@ extension BrokerCore {
 
     /// Handles the end of an attempt to connect to the address of another node.
     ///
-    /// - Parameter failure: reason without a connection; nil with one.
+    /// - Parameter failure: reason of the failure; nil if the connection succeeded.
     public mutating func clusterProbeEnded(_ address: String, failure: String?, now: MonotonicTime) {
         records.clusterState?.value.health.probeEnded(address, failure: failure, now: now)
     }
@@ -100,7 +101,8 @@ extension BrokerCore {
         }
     }
 
-    /// The flight of an open claim, which ends, without its doomed requests; nil if it has ended or waits no longer.
+    /// Releases the charge of a claim and returns its flight, without its doomed requests; nil if the flight has ended
+    /// or no longer claims.
     private mutating func claimingFlight(_ local: LocalFlight) -> Handle<Flight>? {
         guard let flight = liveFlight(local.name) else { return nil }
         Cluster.releaseCharge(of: flight, in: &records)
@@ -118,31 +120,30 @@ extension BrokerCore {
         if records.flights[flight].phase == .queued { startFlight(flight, now: now) }
     }
 
-    /// The queued flight of local requests for the same content, or else a new one.
+    /// Returns the queued flight of local requests for the same content, or else a new one.
     private mutating func flightToHost(for shared: SharedRequest) -> Handle<Flight> {
         let request = shared.httpRequest
         let key = FlightKey(request, redirect: shared.redirectMode, partition: nil, alone: nil, mode: shared.cacheMode)
         // Neither local requests nor the cache of this node may share a flight with another address policy.
         let isForeign = shared.addressPolicy != records.workerLimits.addressPolicy
         if !isForeign, let name = records.flights.handle(of: key).map({ records.flights.name(of: $0) }),
-            let flight = liveFlight(name),
-            records.flights[flight].phase == .queued, !records.flights[flight].isSuspectedOfWorkerDeath,
+            let flight = liveFlight(name), records.flights[flight].phase == .queued,
+            !records.flights[flight].isSuspectedOfWorkerDeath,
             records.flights[flight].headerFields == request.fields, records.clusterClaim(of: flight) == nil,
             !records.isReadingBodyFromNode(flight)
         {
             return flight
         }
         let isAlone = isForeign || records.flights.handle(of: key) != nil
-        let own =
+        let ownKey =
             isAlone
             ? FlightKey(
                 request, redirect: shared.redirectMode, partition: nil, alone: records.flights.nextID,
                 mode: shared.cacheMode)
             : key
+        let scope = Origins.originScope(of: request, for: WorkerPool.webPoolHandle, in: &records)
         let flight = Flights.beginFlight(
-            request, redirect: shared.redirectMode, partition: nil, own,
-            scope: Origins.originScope(of: request, for: WorkerPool.webPoolHandle, in: &records), isAlone: isAlone,
-            body: nil,
+            request, redirect: shared.redirectMode, partition: nil, ownKey, scope: scope, isAlone: isAlone, body: nil,
             in: &records)
         records.countRequestHead(
             of: request, for: .flight(flight), of: RequestHeads.noClientID, by: PrincipalTable.administrator)
@@ -175,7 +176,7 @@ extension BrokerCore {
         }
     }
 
-    /// Claims queued flights that other nodes can fetch, while this node drains, and reads the bodies of their results.
+    /// While this node drains, claims queued flights that other nodes can fetch, and reads the bodies of their results.
     /// Its own flights leave the queue, and its successor gets their requests.
     mutating func handOverFlights(now: MonotonicTime) {
         guard records.clusterState != nil else { return }
@@ -257,8 +258,8 @@ extension BrokerCore {
 
     /// Reports an event of a flight. A broker without a cluster only makes this test.
     ///
-    /// The cluster observes the event at once. In a list of the pass it would be too late: the same event may queue the
-    /// flight again, and asks then whether it has a claim.
+    /// The cluster observes the event at once. At the end of the pass it would be too late: the same event may queue
+    /// the flight again, which then checks whether the flight has a claim.
     @inline(__always)
     mutating func reportFlightEvent(_ event: @autoclosure () -> FlightEvent) {
         if records.clusterState != nil { Cluster.observeFlightEvent(event(), in: &records) }
@@ -270,7 +271,7 @@ extension BrokerCore {
         records.releaseOutcome(outcome)
     }
 
-    /// Ends a flight without local requests, which served other nodes only. False if the flight goes on.
+    /// Ends a flight without local requests, which served other nodes only. Returns false if the flight continues.
     mutating func endFlightIfHostedOnly(_ flight: Handle<Flight>) -> Bool {
         guard records.clusterState != nil, !records.flights.isResultNeeded(flight),
             records.flights.deferredCancellations[flight] == nil

@@ -4,8 +4,8 @@ internal import EarshotWire
 ///
 /// A scrolling list removes a row's request some messages before the next row requests the same URL. So a running
 /// flight that loses its last request is not cancelled before the end of the pass. Its cancellation waits longer while
-/// its client has unread messages, for at most `CoreLimits.maximumCancellationDeferralMessages` of them. Messages of other clients neither
-/// prolong nor shorten the wait. If the transfer ends meanwhile, its outcome is kept until then.
+/// its client has unread messages, for at most `CoreLimits.maximumCancellationDeferralMessages` of them. Messages of
+/// other clients neither prolong nor shorten the wait. If the transfer ends meanwhile, its outcome is kept until then.
 extension BrokerCore {
     /// Clients whose unread messages may rejoin a flight that they have left.
     public var clientsThatMayRejoin: [ClientID] {
@@ -19,10 +19,10 @@ extension BrokerCore {
         MessagePosition(client: records.clients[client].id, messageNumber: records.clients[client].receivedMessageCount)
     }
 
-    /// Cancels flights whose wait is over, and settles rejoined requests with outcomes kept for them. O(deferred
+    /// Cancels flights whose wait is over, and ends rejoined requests with the outcomes kept for them. O(deferred
     /// cancellations).
     ///
-    /// - Parameter hasUnread: Whether a client has unread messages.
+    /// - Parameter hasUnread: whether a client has unread messages.
     mutating func resolveDeferredCancellations(hasUnread: (ClientID) -> Bool, now: MonotonicTime) {
         guard !records.flights.deferredCancellations.isEmpty else { return }
         for flight in records.flights.deferredCancellations.keys.sorted() {

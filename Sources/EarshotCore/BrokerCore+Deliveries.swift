@@ -1,7 +1,8 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Events of deliveries: acknowledgements, sockets, bodies. `Delivery` decides; its results concern other mechanisms.
+/// Events of deliveries: acknowledgements, sockets, bodies. `Delivery` decides, and these methods apply its results to
+/// requests, handlers and the queue.
 extension BrokerCore {
     // MARK: Events
 
@@ -85,7 +86,7 @@ extension BrokerCore {
     }
 
     /// Begins a TAKE with the file that its sender may own; nil if there is none. The shell renames the file if it has
-    /// one link, and reports that by `fileTaken`. Without a rename the answer says that the client must copy.
+    /// one link, and reports that by `fileTaken`. Without a rename, the answer requires the client to copy the file.
     public mutating func beginFileTake(_ sequence: UInt64, by id: ClientID) -> FileRenameForTake? {
         guard let client = records.clients.handle(of: id) else { return nil }
         return Delivery.fileOwnableByTake(sequence, by: client, in: &records)
@@ -166,7 +167,7 @@ extension BrokerCore {
         }
     }
 
-    /// Frees the record of a request whose deliveries are all owed failures, if its ID is free.
+    /// Frees the record of a request if its ID is free and all its deliveries are compact failures.
     mutating func freeRequestIfOnlyFailuresDue(_ interest: Handle<Interest>) {
         if Delivery.releaseIfCompactFailure(interest, in: &records) { freeRequest(interest) }
     }

@@ -5,7 +5,7 @@ internal import EarshotWire
 extension BrokerCore {
     /// Assigns flights to workers with free slots. The shell calls it once per pass, after the events.
     ///
-    /// - Parameter hasUnread: Whether a client has sent more than the pass has read. Called only for clients that may
+    /// - Parameter hasUnread: whether a client has sent more than the pass has read. Called only for clients that may
     ///   rejoin a flight which they have left.
     public mutating func dispatch(now: MonotonicTime, hasUnread: (ClientID) -> Bool = { _ in false }) {
         records.latestEventTime = now
@@ -16,7 +16,7 @@ extension BrokerCore {
         resolveDeferredCancellations(hasUnread: hasUnread, now: now)
         continueEndingRequests(now: now)
         continueDeliveringStoredResults()
-        // A draining broker starts nothing, so it must not ask for another pass.
+        // A draining broker starts nothing, so it must not request another pass.
         hasWorkForNextPass = false
         guard !records.isDraining, !records.workers.isAwaitingEarlierProcesses else {
             if records.isDraining { handOverFlights(now: now) }
@@ -58,12 +58,12 @@ extension BrokerCore {
         }
     }
 
-    /// The flight of the next interest, or nil if there is none for now. Removes doomed requests and fails those of
-    /// refusing origins on the way; at their bound per pass the core is behind.
+    /// Returns the flight of the next interest; nil if there is none for now. Removes doomed requests and fails those
+    /// to refusing origins on the way. At their maximum per pass, leaves the rest to the next pass.
     ///
     /// - Parameters:
     ///   - isClaiming: whether the engine of the cluster applies the limits of origins.
-    ///   - refusals: number of failed flights and of removed requests in this pass.
+    ///   - refusals: number of failed flights and of removed requests in this pass; incremented.
     @inline(__always)
     mutating func nextFlightToStart(
         in pool: Handle<WorkerPool>, isForHigh: Bool, isClaiming: Bool, _ refusals: inout Int, now: MonotonicTime
@@ -87,8 +87,8 @@ extension BrokerCore {
     }
 
     /// Starts flights that lost their worker or have a claim, before the queue. Those without a slot at their origin
-    /// wait in the queue, without the claim. One whose cancellation is deferred starts only if a request rejoins it,
-    /// which the queue then holds.
+    /// wait in the queue, without the claim. One whose cancellation is deferred starts only if a request rejoins it;
+    /// that request is then in the queue.
     private mutating func startReturnedFlights(in pool: Handle<WorkerPool>, now: MonotonicTime) {
         while !records.workerPools[pool].flightsWithLostWorker.isEmpty,
             records.workers.slotCount(of: pool).freeSlots > 0
@@ -115,7 +115,8 @@ extension BrokerCore {
         performStep(.endFlight(with: records.outcomes.insertWithOneReference(failure)), of: flight, now: now)
     }
 
-    /// The next interest by the order of the queue whose client and origin admit it; nil if there is none.
+    /// Returns the next interest in the order of the queue that its client, principal and origin admit; nil if there is
+    /// none.
     private mutating func nextInterest(
         in pool: Handle<WorkerPool>, isForHigh: Bool, isClaiming: Bool
     ) -> Handle<Interest>? {
@@ -136,7 +137,7 @@ extension BrokerCore {
 
     /// Assigns a queued flight to a worker.
     ///
-    /// - Parameter chosen: the worker; nil for `Workers.nextWorker`. One must have a free slot.
+    /// - Parameter chosen: the worker; nil for the choice of `Workers.nextWorker`. A worker must have a free slot.
     mutating func startFlight(_ flight: Handle<Flight>, at chosen: Handle<WorkerSession>? = nil, now: MonotonicTime) {
         if records.clusterState != nil { Cluster.attemptStarted(flight, now: now, in: &records) }
         let origin = records.origin(of: flight)
@@ -176,7 +177,7 @@ extension BrokerCore {
         sendJob(job, of: flight, to: worker, chargedTo: principal)
     }
 
-    /// Completes the JOB of an attempt, which has a size limit and a part to resume, if there are any.
+    /// Completes the JOB of an attempt. The caller has set its size limit and the part to resume, if there are any.
     private mutating func completeJob(
         _ job: inout Job, for flight: Handle<Flight>, at worker: Handle<WorkerSession>,
         _ origin: Handle<OriginEntry>, now: MonotonicTime
@@ -229,8 +230,7 @@ extension BrokerCore {
         if let body = records.flights[flight].body {
             records.outbox.appendAction(.worker(.sendJob(id, job, body)))
         } else if records.keptParts.mayHaveStoredParts, job.resume == nil, !records.isReadingBodyFromNode(flight),
-            !records.workers[worker].isRemote,
-            !records.workers[worker].isUserProvided,
+            !records.workers[worker].isRemote, !records.workers[worker].isUserProvided,
             !(records.cachePlans[flight] ?? CachePlan()).plannedRequest(from: records.flights[flight].request)
                 .selectsResponse,
             let keys = Parts.partKeys(of: flight, chargedTo: principal, in: &records)

@@ -3,12 +3,14 @@ internal import EarshotWire
 
 /// Durable requests: on disk from before they are accepted until they are acknowledged or removed.
 ///
-/// Each belongs to its handler. Its interest has three additional phases: `entering` while the request is being
-/// written, `writingOutcome` while its outcome is being written, and `resting` while the outcome is on disk only.
+/// Each belongs to its handler. Its interest has three additional phases: `awaitingDurableAcceptance` while the request
+/// is being written, `writingOutcome` while its outcome is being written, and `outcomeOnlyOnDisk` while the outcome is
+/// on disk only.
 extension BrokerCore {
     // MARK: Events
 
-    /// The durable request with this ID; nil if it is gone. A doomed one is removed now: the reply to its removal was sent.
+    /// Returns the durable request with this ID; nil if it is gone. Removes a doomed one, because the reply to its
+    /// removal was sent.
     mutating func liveDurableInterest(_ id: DurableID) -> Handle<Interest>? {
         guard let interest = records.durables.handle(of: id) else { return nil }
         guard records.isAwaitingRemoval(interest) else { return interest }
@@ -19,12 +21,12 @@ extension BrokerCore {
     /// Accepts a request that has been written to disk.
     public mutating func durableRequestStored(_ id: DurableID, now: MonotonicTime) {
         records.latestEventTime = now
-        guard let interest = liveDurableInterest(id), let entering = records.durables.unacceptedRequest(interest),
-            let fetch = entering.fetch
+        guard let interest = liveDurableInterest(id), let unaccepted = records.durables.unacceptedRequest(interest),
+            let fetch = unaccepted.fetch
         else { return }
         records.durables.requestStored(interest)
         records.uncountRequestHead(of: .durableRequest(interest))
-        let requesters = Durable.liveRequesters(of: entering, in: &records)
+        let requesters = Durable.liveRequesters(of: unaccepted, in: &records)
         for requester in requesters {
             replyToEarlierMessage(.message(.fetchAccepted(fetch.handler, fetch.request)), to: requester)
         }
@@ -37,13 +39,12 @@ extension BrokerCore {
     /// Refuses a request that could not be written: the durable storage is full, or the disk failed.
     public mutating func durableRequestStoreFailed(_ id: DurableID, isFull: Bool, now: MonotonicTime) {
         records.latestEventTime = now
-        guard let interest = liveDurableInterest(id), let entering = records.durables.unacceptedRequest(interest) else {
-            return
-        }
+        guard let interest = liveDurableInterest(id), let unaccepted = records.durables.unacceptedRequest(interest)
+        else { return }
         Durable.deleteFromDiskIfDurable(interest, in: &records)
         rejectDurableRequest(
             interest, RequestRefusal(code: isFull ? .queueFull : .notStored),
-            answering: Durable.liveRequesters(of: entering, in: &records))
+            answering: Durable.liveRequesters(of: unaccepted, in: &records))
     }
 
     /// Delivers an outcome after the attempt to write it.
@@ -94,28 +95,26 @@ extension BrokerCore {
         let request: HTTPRequest
         do throws(RequestRefusal) {
             request = try validatedDurableRequest(interest, fetch, by: records.clients[client].id)
-            if let obstacle = Principals.quotaRefusal(
+            if let refusal = Principals.quotaRefusal(
                 ofDurable: head.count + DurableRecord.rowOverheadBytes, of: interest, in: &records)
             {
-                throw obstacle
+                throw refusal
             }
         } catch {
             return rejectDurableRequest(
                 interest, error, answering: [LiveRequester(client: client, number: requester.number)])
         }
-        let entering = DurableRecord.UnacceptedRequest(fetch, by: requester)
-        let id = records.durables.insertRequest(interest, acceptedAt: records.requests[interest].requestedAt, entering)
+        let unaccepted = DurableRecord.UnacceptedRequest(fetch, by: requester)
+        let id = records.durables.insertRequest(
+            interest, acceptedAt: records.requests[interest].requestedAt, unaccepted)
         records.requests[interest].enter(.awaitingDurableAcceptance)
         records.countRequestHead(
             of: request, for: .durableRequest(interest), of: records.clients[client].id,
             by: records.principal(of: interest))
         records.chargeDurableBytes(interest, request: head.count + DurableRecord.rowOverheadBytes)
+        let principal = records.principals.name(of: records.clients[client].principal)
         records.outbox.actions.append(
-            .durable(
-                .storeRequest(
-                    id, records.principals.name(of: records.clients[client].principal),
-                    acceptedAt: records.calendarSeconds,
-                    head: head)))
+            .durable(.storeRequest(id, principal, acceptedAt: records.calendarSeconds, head: head)))
     }
 
     /// Validates a durable request. Only safe methods are accepted, because a crash leaves it unknown whether a request
@@ -132,10 +131,10 @@ extension BrokerCore {
         if let refusal = Flights.admissionRefusal(of: interest, in: &records) { throw refusal }
         let request = try preparedRequest(fetch, for: records.requests[interest].handler)
         let bytes = RequestHeads.countedBytes(of: request)
-        if let obstacle = Principals.quotaRefusal(
+        if let refusal = Principals.quotaRefusal(
             ofHead: bytes, of: client, by: records.principal(of: interest), in: &records)
         {
-            throw obstacle
+            throw refusal
         }
         return request
     }
@@ -155,10 +154,11 @@ extension BrokerCore {
         records.releaseOutcome(outcome)
     }
 
-    /// Replies to its senders that the request was not accepted. Like ACCEPTED, this reply has no
+    /// Sends the senders of a FETCH the reply that the request was not accepted. Like ACCEPTED, this reply has no
     /// sequence number and needs no acknowledgement.
-    mutating func sendRefusal(of interest: Handle<Interest>, _ refusal: RequestRefusal, to requesters: [LiveRequester])
-    {
+    mutating func sendRefusal(
+        of interest: Handle<Interest>, _ refusal: RequestRefusal, to requesters: [LiveRequester]
+    ) {
         guard !requesters.isEmpty else { return }
         let record = records.requests[interest]
         let detail = refusal.detail ?? refusal.code.userMessage
@@ -172,15 +172,13 @@ extension BrokerCore {
     /// Replies to a repeated FETCH of a durable request, now or when it is on disk.
     mutating func durableFetchRepeated(_ interest: Handle<Interest>, by client: Handle<ClientSession>) {
         guard records.isDurable(interest) else { return }
-        if let entering = records.durables.unacceptedRequest(interest) {
+        if let unaccepted = records.durables.unacceptedRequest(interest) {
             let requester = deferReply(to: client)
-            Durable.addRequester(requester, to: entering, in: &records)
+            Durable.addRequester(requester, to: unaccepted, in: &records)
         } else {
-            replyToCurrentMessage(
-                .message(
-                    .fetchAccepted(
-                        records.handlers[records.requests[interest].handler].id, records.requests[interest].request)),
-                to: client)
+            let record = records.requests[interest]
+            let handler = records.handlers[record.handler].id
+            replyToCurrentMessage(.message(.fetchAccepted(handler, record.request)), to: client)
         }
     }
 
@@ -220,8 +218,8 @@ extension BrokerCore {
         }
     }
 
-    /// Publishes an outcome to the listeners. Until one of them has room it waits on disk, or without listeners as a
-    /// failure in memory if it was not stored.
+    /// Publishes an outcome to the listeners. A stored outcome waits on disk until one of them has room. One that was
+    /// not stored waits, without listeners, in memory as a failure.
     private mutating func publishStoredOutcome(of interest: Handle<Interest>) {
         let listeners = records.listeners(of: records.requests[interest].handler)
         guard let outcome = records.takeOutcome(of: interest) else { return }
@@ -244,7 +242,7 @@ extension BrokerCore {
         }
     }
 
-    /// Takes back a terminal that no client has acknowledged. It waits for a listener again.
+    /// Holds a terminal that no client has acknowledged until a listener comes.
     ///
     /// - Parameter failure: its failure; nil for a result.
     mutating func holdUnacknowledgedTerminal(of interest: Handle<Interest>, after failure: FailureCode?) {
@@ -265,7 +263,7 @@ extension BrokerCore {
         if let outcome { records.releaseOutcome(outcome) }
     }
 
-    /// Enters `resting`: the outcome is on disk only.
+    /// Enters `outcomeOnlyOnDisk`.
     ///
     /// - Parameter isDue: whether its present listeners have not received it.
     mutating func keepOutcomeOnDisk(of interest: Handle<Interest>, isDue: Bool = false) {
@@ -309,10 +307,11 @@ extension BrokerCore {
 
 /// RETRY: a durable request that has failed becomes pending again.
 ///
-/// Its row stays on disk all the time: with the failure until that is deleted, and without a result afterwards. So a crash
-/// at any moment leaves one of the two, and the new attempt starts after the deletion.
+/// Its row stays on disk all the time: with the failure until that is deleted, and without a result afterwards. So a
+/// crash at any moment leaves one of the two, and the new attempt starts after the deletion.
 extension BrokerCore {
-    /// Handles RETRY. A failure that a client has received is not repeated, because its acknowledgement may be on the way.
+    /// Handles RETRY. A request whose failure a client has received is not repeated, because the acknowledgement may be
+    /// on the way.
     mutating func retryRequested(_ handler: HandlerID, _ request: RequestID, by client: Handle<ClientSession>) {
         guard let number = records.handlers.handle(of: records.handlerKey(handler, of: client)),
             let interest = records.interestHoldingID(request, of: number), records.isDurable(interest)
@@ -333,7 +332,8 @@ extension BrokerCore {
         }
     }
 
-    /// Deletes the failure of a resting request. No limit refuses this, because the request counts as pending already.
+    /// Deletes the failure of a request in `outcomeOnlyOnDisk`. No limit refuses this, because the request counts as
+    /// pending already.
     private mutating func reopenDurableRequest(_ interest: Handle<Interest>, by client: Handle<ClientSession>) {
         Durable.moveFromRestingToRecording(interest, in: &records)
         records.requests[interest].enter(.awaitingDurableAcceptance)
@@ -348,13 +348,12 @@ extension BrokerCore {
 
     /// Starts a repeated request, whose failure was deleted.
     ///
-    /// - Parameter head: the FETCH of the request; nil if the deletion failed, so that the failure waits again.
+    /// - Parameter head: the FETCH of the request; nil if the deletion failed. The failure then waits again.
     public mutating func durableRequestReopened(_ id: DurableID, _ head: [UInt8]?, now: MonotonicTime) {
         records.latestEventTime = now
-        guard let interest = liveDurableInterest(id), let entering = records.durables.unacceptedRequest(interest) else {
-            return
-        }
-        let requesters = Durable.liveRequesters(of: entering, in: &records)
+        guard let interest = liveDurableInterest(id), let unaccepted = records.durables.unacceptedRequest(interest)
+        else { return }
+        let requesters = Durable.liveRequesters(of: unaccepted, in: &records)
         guard let head, case .fetch(let fetch)? = try? ClientMessage(head: head) else {
             records.durables.reopeningFailed(interest)
             sendRefusal(of: interest, RequestRefusal(code: .notStored), to: requesters)

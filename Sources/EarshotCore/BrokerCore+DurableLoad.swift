@@ -18,7 +18,7 @@ extension BrokerCore {
         Durable.beginScan(.allRows, after: nil, in: &records)
     }
 
-    /// Takes the next slice of rows; an empty one after the last.
+    /// Handles the next slice of rows; an empty one after the last row.
     public mutating func durableRowsRead(_ entries: [DurableEntry], now: MonotonicTime) {
         records.latestEventTime = now
         guard records.durables.loadState.scan != nil else { return }
@@ -33,10 +33,10 @@ extension BrokerCore {
     /// Whether the rows of earlier brokers are being loaded.
     public var isLoadingDurables: Bool { records.durables.loadState.isLoadingAll }
 
-    /// Number of requests of earlier brokers that were loaded.
+    /// Number of loaded requests of earlier brokers.
     public var loadedDurableCount: Int { records.durables.loadState.loadedRowCount }
 
-    /// Whether rows may be in the table that are not loaded.
+    /// Whether the table may contain rows that are not loaded.
     public var hasDurableRows: Bool { records.durables.loadState.hasRows }
 
     /// Users with requests that their quota leaves in the table.
@@ -117,7 +117,7 @@ extension BrokerCore {
 
     // MARK: Rows
 
-    /// Loads a request. Deletes a row that is none, or whose ID another durable request has.
+    /// Loads a request. Deletes a row that is not a valid request, or whose ID another durable request has.
     private mutating func loadDurableRow(_ entry: DurableEntry, now: MonotonicTime) {
         // Data on disk may be damaged in ways that SQLite does not detect. A damaged name must not become the
         // administrator's.
@@ -139,8 +139,7 @@ extension BrokerCore {
         let handler = Clients.findOrCreateHandler(for: key, in: &records)
         let interest = Flights.insertRequest(
             fetch, Fingerprint(of: fetch, body: nil).hash64, handler, nil,
-            RequestBook.requestIDHash(fetch.request, of: handler),
-            now: acceptedAt, in: &records)
+            RequestBook.requestIDHash(fetch.request, of: handler), now: acceptedAt, in: &records)
         let result = DurableSummary(
             failure: entry.failure.map { FailureCode(rawValue: $0) ?? .internalError }, status: entry.status,
             attempts: entry.attempts, url: fetch.url)
@@ -160,17 +159,14 @@ extension BrokerCore {
         keepOutcomeOnDisk(of: interest)
     }
 
-    /// Takes the ID of a row from a request that came while the row was not loaded, which is removed.
+    /// Removes the request that took the ID of a row while the row was not loaded.
     ///
     /// - Returns: false if a durable request has the ID.
     private mutating func reclaimRequestID(_ fetch: Fetch, _ key: HandlerKey) -> Bool {
         removeDoomedRequest(fetch.request, key)
-        guard
-            let interest = records.handlers.handle(of: key).flatMap({ records.interestHoldingID(fetch.request, of: $0) }
-            )
-        else {
-            return true
-        }
+        guard let handler = records.handlers.handle(of: key),
+            let interest = records.interestHoldingID(fetch.request, of: handler)
+        else { return true }
         guard !records.isDurable(interest) else { return false }
         guard records.requests[interest].phase != .delivering else {
             freeRequestID(of: interest)

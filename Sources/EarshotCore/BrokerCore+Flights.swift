@@ -8,7 +8,7 @@ extension BrokerCore {
     /// Carries out a step of a flight, and those that follow from it. The only place where one step leads to the next.
     mutating func performStep(_ first: consuming FlightStep, of flight: Handle<Flight>, now: MonotonicTime) {
         var (step, flight) = (first, flight)
-        var tooFar: [Handle<Flight>] = []
+        var tooLongChains: [Handle<Flight>] = []
         while true {
             switch consume step {
             case .noFurtherAction: break
@@ -24,7 +24,7 @@ extension BrokerCore {
                 if case .queued = records.flights[leaf].phase {
                     forEachInterest(of: flight) { core, interest in core.enqueueInterest(interest, for: leaf) }
                 }
-                tooFar = farthest
+                tooLongChains = farthest
             case .retryFlight(let outcome, let ending, let start):
                 if ending.isEmpty {
                     reportAttemptFailure(of: flight, outcome)
@@ -42,8 +42,8 @@ extension BrokerCore {
                 continue
             case .discardFlight: freeFlight(flight)
             }
-            guard !tooFar.isEmpty else { return }
-            flight = tooFar.removeFirst()
+            guard !tooLongChains.isEmpty else { return }
+            flight = tooLongChains.removeFirst()
             step = failTooManyRedirects(flight, now: now)
         }
     }
@@ -92,7 +92,7 @@ extension BrokerCore {
         evaluateResponse(response, fields, for: flight, now: now)
     }
 
-    /// Gives a response from outside to the cache, and to the requests of its flight.
+    /// Evaluates the response of an origin or of another node: passes it to the cache, or decides the next step.
     mutating func evaluateResponse(
         _ response: consuming Outcome.Response, _ fields: HeaderFields, for flight: Handle<Flight>, now: MonotonicTime
     ) {
@@ -107,7 +107,7 @@ extension BrokerCore {
         }
     }
 
-    /// Decides about a response of an origin or of the cache.
+    /// Returns the next step after a response of an origin, of another node or of the cache.
     private mutating func nextStep(
         of flight: Handle<Flight>, afterResponse response: consuming Outcome.Response, _ fields: HeaderFields,
         now: MonotonicTime
@@ -133,9 +133,9 @@ extension BrokerCore {
     }
 
     @inline(__always)
-    private mutating func redirectOutcome(of flight: Handle<Flight>, _ status: Int, _ fields: HeaderFields)
-        -> RedirectOutcome
-    {
+    private mutating func redirectOutcome(
+        of flight: Handle<Flight>, _ status: Int, _ fields: HeaderFields
+    ) -> RedirectOutcome {
         guard (300..<400).contains(status) else { return .notARedirect }
         let record = records.flights[flight]
         let rule = RedirectRule(mode: record.redirect, hopLimit: records.limits.maximumRedirectHops)
@@ -146,10 +146,10 @@ extension BrokerCore {
             withCookies: { Cookies.replaceCookies(inRedirected: $0, in: &records) })
     }
 
-    /// Makes a flight wait for the flight of its redirect's target, which is begun if there is none.
-    private mutating func followRedirect(_ next: HTTPRequest, by flight: Handle<Flight>, after status: Int)
-        -> FlightStep
-    {
+    /// Makes a flight wait for the flight of its redirect's target. Begins that flight if there is none.
+    private mutating func followRedirect(
+        _ next: HTTPRequest, by flight: Handle<Flight>, after status: Int
+    ) -> FlightStep {
         records.flights[extras: flight].redirectStatus = status
         let record = records.flights[flight]
         let (child, isNew) = openFlight(
@@ -179,7 +179,7 @@ extension BrokerCore {
 
     // MARK: Requests that begin again
 
-    /// Gives a flight to the principal of its first request if users may not share a response with these fields.
+    /// Assigns a flight to the principal of its first request if users may not share a response with these fields.
     @inline(__always)
     private mutating func makeFlightPrivateIfNeeded(_ flight: Handle<Flight>, _ fields: HeaderFields) {
         guard records.principals.count > 1, records.flights[flight].partition == nil else { return }
@@ -193,7 +193,7 @@ extension BrokerCore {
         for interest in separation.detachedInterests {
             guard let former = records.requests[interest].flight else { continue }
             let start = Flights.detachFromFlight(former, interest, in: &records)
-            // The flight with the response is needed by its first request. One that was redirected to it may be empty.
+            // Its first request needs the flight with the response. A flight that was redirected to it may be empty.
             if case .following = records.flights[former].phase { endFlightIfUnwanted(former) }
             let principal = records.principal(of: interest)
             restartRequest(interest, start, partition: Principals.exclusivePartition(of: principal, in: &records))
@@ -201,7 +201,7 @@ extension BrokerCore {
         if let partition = separation.newPartition { records.flights.isolateFlight(flight, in: partition) }
     }
 
-    /// Lets the requests of a flight begin again that its response does not suit. True if none is left, so that the
+    /// Restarts the requests of a flight that do not match its response. Returns true if none is left, so that the
     /// flight has ended.
     @inline(never)
     private mutating func restartMismatchedRequests(
@@ -234,7 +234,9 @@ extension BrokerCore {
         return isLeft
     }
 
-    /// Attaches a request to a flight from its beginning; to an exact one if only requests with the same fields share it.
+    /// Attaches a request to a flight for its first URL.
+    ///
+    /// - Parameter isExact: whether only requests with the same fields may share the flight.
     private mutating func restartRequest(
         _ interest: Handle<Interest>, _ start: Flights.FlightParameters, partition: String?, isExact: Bool = false
     ) {
@@ -263,11 +265,11 @@ extension BrokerCore {
         endRequest(interest, with: records.outcomes.insert(failure), now: now)
     }
 
-    /// Ends a flight and all requests that waited for it with an outcome, or returns the use of a stored response in place
-    /// of a failure.
-    private mutating func concludeFlight(_ flight: Handle<Flight>, with outcome: Handle<Outcome>, now: MonotonicTime)
-        -> FlightStep
-    {
+    /// Ends a flight and all requests that waited for it with an outcome. May instead return a step that uses a stored
+    /// response in place of a failure.
+    private mutating func concludeFlight(
+        _ flight: Handle<Flight>, with outcome: Handle<Outcome>, now: MonotonicTime
+    ) -> FlightStep {
         if records.shellFeatures.isCaching,
             let step = Cache.useStaleResponse(for: flight, after: outcome, now: now, in: &records)
         {
@@ -287,8 +289,9 @@ extension BrokerCore {
         return .noFurtherAction
     }
 
-    /// Ends the requests of a flight with its outcome, and then the flight. With more requests than `CoreLimits.maximumFlightRequestEndsPerPass`
-    /// it takes several passes, so that a flight with 100,000 requests does not stop the bus.
+    /// Ends the requests of a flight with its outcome, and then the flight. With more requests than
+    /// `CoreLimits.maximumFlightRequestEndsPerPass` this takes several passes, so that a flight with 100,000 requests
+    /// does not stop the bus.
     private mutating func endRequests(of flight: Handle<Flight>, with outcome: Handle<Outcome>, now: MonotonicTime) {
         let start = Flights.transferStartTime(of: outcome, in: &records)
         var budget = max(records.limits.maximumFlightRequestEndsPerPass, 1)
@@ -316,7 +319,7 @@ extension BrokerCore {
         records.releaseOutcome(outcome)
     }
 
-    /// Whether requests of flights that have ended still wait for their ends.
+    /// Whether requests of ended flights remain to be ended.
     package var isEndingRequests: Bool { records.flights.nextFlightEndingInSlices != nil }
 
     /// Ends one slice of the requests of a flight that has ended. The flights take turns. Called once per pass.
@@ -335,7 +338,7 @@ extension BrokerCore {
         for interest in ending {
             guard let former = records.requests[interest].flight else { continue }
             records.flights.detachInterest(interest, from: former)
-            // One that was redirected to the flight may be empty.
+            // A flight that was redirected to this one may now be empty.
             if former != flight { endFlightIfUnwanted(former) }
             endDetachedRequest(interest, with: outcome, transferStartedAt: start, now: now)
         }

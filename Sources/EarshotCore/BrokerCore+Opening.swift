@@ -1,12 +1,12 @@
-/// Opening of a broker that follows one that died. The workers of that broker end their transfers before they say
-/// READY to the next one, so nothing starts until each of them is READY or dead.
+/// Opening of a broker that follows one that died. The workers of that broker end their transfers before they send
+/// READY to the next one, so nothing starts until each of them has sent READY or died.
 extension BrokerCore {
-    /// Delays all starts until each of these processes is READY or has ended, and begins a slow start of all origins.
+    /// Delays all starts until each of these processes has sent READY or ended, and begins a slow start of all origins.
     ///
     /// - Parameters:
     ///   - processes: the workers that the dead broker may have had; those of the supervisor, if there is one.
-    ///   - limit: time at which the supervisor kills processes that are neither. Without a supervisor nothing waits
-    ///     for them any longer.
+    ///   - limit: time at which the supervisor kills processes that have done neither. Without a supervisor, the core
+    ///     stops waiting for them.
     public mutating func recoverFromBrokerDeath(
         awaiting processes: Set<Int32>, until limit: MonotonicTime, now: MonotonicTime
     ) {
@@ -24,12 +24,12 @@ extension BrokerCore {
         stopAwaitingProcess(process, now: now)
     }
 
-    /// Stops waiting for a process that is READY or has ended.
+    /// Stops waiting for a process that has sent READY or ended.
     mutating func stopAwaitingProcess(_ process: Int32, now: MonotonicTime) {
         if records.workers.stopAwaitingProcess(process) { endStartDelay(now: now) }
     }
 
-    /// Ends the time of the awaited processes.
+    /// Handles the end of the time for which the core waits for processes.
     mutating func processWaitTimedOut(now: MonotonicTime) {
         let overdue = records.workers.awaitedEarlierWorkerProcesses.sorted()
         guard !overdue.isEmpty else { return }

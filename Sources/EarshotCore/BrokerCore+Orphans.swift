@@ -1,8 +1,9 @@
 internal import EarshotWire
 
-/// Requests without listeners: their outcomes are held for some seconds, and orphaned then. `Delivery.holdOutcomeUntilListener` begins it.
+/// Requests without listeners: their outcomes are held for some seconds, and then orphaned.
+/// `Delivery.holdOutcomeUntilListener` begins this.
 extension BrokerCore {
-    /// Ends the time for which an outcome is held.
+    /// Handles the end of the time for which an outcome is held.
     mutating func outcomeHoldExpired(_ reference: GenerationalHandle<Interest>) {
         guard records.isTimerCurrent(.heldOutcomeGraceEnd(reference)) else { return }
         let interest = reference.record
@@ -25,7 +26,8 @@ extension BrokerCore {
         guard records.isTimerCurrent(subject), records.listeners(of: handler).isEmpty else { return }
         var budget = max(records.limits.maximumSessionCleanupsPerPass, 1)
         var next = records.handlers[handler].interests.first
-        // The chain is in the order of arrival. Only a repeated durable request has a later generation than its place has.
+        // The chain is in the order of arrival. Only a repeated durable request has a later generation than its
+        // successors.
         while let interest = next, records.requests[interest].generation < absence || records.isDurable(interest) {
             next = records.handlers.nextRequest(after: interest)
             guard records.requests[interest].owner == nil, records.requests[interest].phase != .delivering,

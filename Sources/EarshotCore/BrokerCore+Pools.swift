@@ -1,7 +1,7 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Pools of workers: requests that change their pool or fail in a closed one. The failures of users' own workers.
+/// Pools of workers: requests that change their pool or fail in a closed one, and failures of users' own workers.
 extension BrokerCore {
     /// Accepts requests for schemes without workers until `limit`.
     public mutating func awaitOwnWorkers(until limit: MonotonicTime) {
@@ -37,8 +37,8 @@ extension BrokerCore {
         for principal in records.quotaUse.principals.sorted() { records.queue.unparkLanes(ofPrincipal: principal) }
     }
 
-    /// Fails queued requests of a closed pool, at most `maximumCoolDownRefusalsPerPass` in one pass. Requests of clients with a full
-    /// window wait until it opens.
+    /// Fails queued requests of a closed pool, at most `maximumCoolDownRefusalsPerPass` in one pass. Requests of
+    /// clients with a full window wait until it opens.
     mutating func failQueuedRequests(in pool: Handle<WorkerPool>, now: MonotonicTime) {
         for _ in 0..<records.limits.maximumCoolDownRefusalsPerPass {
             guard let interest = Workers.nextInterestToFail(of: pool, in: &records) else { return }
@@ -56,7 +56,7 @@ extension BrokerCore {
     // MARK: Own workers
 
     /// Disconnects a user's own worker after an ERROR with the reason. The flights of the worker are queued again. The
-    /// broker does not kill a user's process; child processes are killed instead, see `end(silent:)`.
+    /// broker does not kill a user's process. A child process is killed instead, see `endUnresponsiveWorker`.
     mutating func disconnectForViolation(
         _ worker: Handle<WorkerSession>, _ code: String, _ detail: String, now: MonotonicTime
     ) {

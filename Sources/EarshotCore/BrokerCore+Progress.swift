@@ -1,11 +1,11 @@
 internal import EarshotHTTP
 public import EarshotWire
 
-/// Progress of running transfers: to whom and how often it is sent, and where readers of a growing body find it.
+/// Progress of running transfers: its receivers, its intervals, and the location of a growing body.
 /// `attemptProgressed` begins it.
 extension BrokerCore {
     /// Sends the progress of an attempt to the subscribers of a request, at most once per requested interval. A timer
-    /// sends what comes within the interval, because no more bytes may come.
+    /// sends progress that comes within the interval, because it may be the last.
     mutating func sendProgress(of interest: Handle<Interest>, _ lease: WorkerLease, now: MonotonicTime) {
         let record = records.requests[interest]
         guard let number = record.rareOptions, let pause = records.requests[number].progressIntervalMilliseconds else {
@@ -20,7 +20,7 @@ extension BrokerCore {
         records.requests[number].lastProgressAt = now
         records.requests[number].nextProgressTimerAt = nil
         let progress = progress(of: interest, lease)
-        // Those that are away learn nothing of it.
+        // Clients that are away get no progress.
         for client in records.listeners(of: record.handler) where !records.clients[client].isAway {
             sendProgress(progress, of: interest, to: client)
             records.clients[client].missedProgress.removeUnlessEmpty(forKey: interest)
@@ -43,8 +43,8 @@ extension BrokerCore {
         guard records.requests[interest].phase == .open, !records.isAwaitingRemoval(interest),
             case .running(let worker) = records.flights[records.lastRedirectedFlight(ofOpen: interest)].phase
         else { return nil }
-        return records.workers[worker].leases[
-            records.currentAttempt(of: records.lastRedirectedFlight(ofOpen: interest))]
+        let flight = records.lastRedirectedFlight(ofOpen: interest)
+        return records.workers[worker].leases[records.currentAttempt(of: flight)]
     }
 
     /// Returns the progress of an attempt for the subscribers of a request.
@@ -67,8 +67,8 @@ extension BrokerCore {
         return progress
     }
 
-    /// Records a PROGRESS that the socket refused. `sendMissedProgress` sends the state at the time when the socket is
-    /// writable.
+    /// Records a PROGRESS that the socket refused. When the socket is writable, `sendMissedProgress` sends the progress
+    /// of that time.
     public mutating func socketRefusedProgress(_ handler: HandlerID, _ request: RequestID, by id: ClientID) {
         guard let client = records.clients.handle(of: id),
             let handler = records.handlers.handle(of: records.handlerKey(handler, of: client)),

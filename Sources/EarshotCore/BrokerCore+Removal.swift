@@ -4,17 +4,18 @@ internal import OrderedCollections
 
 /// Removal of requests. After the reply, the remover receives nothing about them.
 ///
-/// A handler with few requests is removed at once. One with more loses its name at once, and its requests are removed in
-/// slices, one per pass: they are *doomed*, like those of an ended session. They still count as pending, in the limits
-/// too. Each step that meets a doomed request earlier removes it with the same function, `removeRequest`: assignment, an
-/// outcome, a deadline, a join. Terminals that wait for the remover are withdrawn in slices, too, and it is sent none
-/// meanwhile. The reply follows the last of all these, and until then the shell reads no further message of the client.
+/// A handler with few requests is removed at once. One with more loses its name at once, and its requests are removed
+/// in slices, one per pass: they are *doomed*, like those of an ended session. They still count as pending, in the
+/// limits too. Each step that meets a doomed request earlier removes it with the same function, `removeRequest`:
+/// assignment, an outcome, a deadline, a join. Terminals that wait for the remover are withdrawn in slices, too, and
+/// none is sent to it meanwhile. The reply follows the last of all these. Until then the shell reads no further message
+/// of the client.
 extension BrokerCore {
     // MARK: Events
 
     /// Handles REMOVE of one request. Replies even if there is none.
     ///
-    /// - Parameter wasInTable: whether its row was deleted that was not loaded.
+    /// - Parameter wasInTable: whether a row of the request was deleted before it was loaded.
     mutating func removalRequested(
         _ handler: HandlerID, _ request: RequestID, by client: Handle<ClientSession>, wasInTable: Bool
     ) {
@@ -36,7 +37,7 @@ extension BrokerCore {
     }
 
     /// Whether the last message of a client is still being carried out. The shell then passes no event of the client,
-    /// its loss included. Mutating, because for a call that only reads the shell would copy the whole core, in 2 µs.
+    /// not even its loss. Mutating, because the shell would copy the whole core for a call that only reads, in 2 µs.
     public mutating func isExecutingMessage(of id: ClientID) -> Bool {
         hasPendingRemoval(by: id) || awaitsDurableRows(id)
     }
@@ -101,18 +102,18 @@ extension BrokerCore {
         removeEndedSessions(now: now)
     }
 
-    /// Maximum number of requests of a handler that are removed in the pass of the message, and of doomed requests of one
-    /// handler before another one's turn.
+    /// Maximum number of requests of a handler that are removed in the pass of the message, and of doomed requests of
+    /// one handler before another one's turn.
     private static let maximumSmallRemovalRequests = 64
 
     private mutating func continueRemoval(by client: Handle<ClientSession>, now: MonotonicTime) {
-        // At the end of the line, if it goes on.
+        // If the removal continues, `performRemoval` appends it after the others.
         if let removal = records.activeClientRemovals.removeValue(forKey: client) {
             performRemoval(removal, by: client, now: now)
         }
     }
 
-    /// Carries out the first or next slice of a removal, and ends it when nothing is left of it.
+    /// Carries out the first or next slice of a removal, and ends the removal after its last slice.
     mutating func performRemoval(_ removal: ClientRemoval, by client: Handle<ClientSession>, now: MonotonicTime) {
         var removal = removal
         if removal.mayMatchNamedHandlers {
@@ -156,7 +157,7 @@ extension BrokerCore {
         records.clients[client].deliveries.beginWithdrawal()
     }
 
-    /// Withdraws one slice of terminals. With the last one, delivery goes on.
+    /// Withdraws one slice of terminals. After the last slice, delivery continues.
     private mutating func continueTerminalWithdrawal(of requests: RemovedRequests, from client: Handle<ClientSession>) {
         var budget = max(records.limits.maximumWithdrawalChecksPerPass, 1)
         while budget > 0, let due = records.clients[client].deliveries.nextToScan {
@@ -212,7 +213,8 @@ extension BrokerCore {
         deliveryEnded(Delivery.endUndeliveredTerminal(due, by: client, in: &records))
     }
 
-    /// Removes the next slice of handlers that match. A handler with more requests than a small one only loses its name.
+    /// Removes the next slice of handlers that match. A handler with more requests than a small one only loses its
+    /// name.
     private mutating func removeMatchingHandlers(
         _ removal: inout ClientRemoval, by client: Handle<ClientSession>, now: MonotonicTime
     ) {
@@ -230,7 +232,7 @@ extension BrokerCore {
             // Nil if it held only doomed requests, which shared a flight with one that was removed just now.
             guard let handler = records.handlers.handle(of: key) else { continue }
             removal.removedOpenRequestCount += removeRequests(of: handler, by: client, &budget)
-            // `removeRequests` may have freed the handler's record, or given its name to another.
+            // `removeRequests` may have freed the handler's record, or moved its name to another record.
             if !removal.isReplacingRequest, let handler = records.handlers.handle(of: key) {
                 unsubscribe(client, fromHandler: handler, now: now)
             }
@@ -268,7 +270,8 @@ extension BrokerCore {
         return count
     }
 
-    /// Handlers without names that match, whose removal this client awaits. It receives nothing of them any more.
+    /// Returns the handlers without names that match, whose removal this client awaits. It receives nothing more about
+    /// them.
     private mutating func handlersAwaitingRemoval(
         by client: Handle<ClientSession>, _ pattern: HandlerPattern
     ) -> Set<Handle<HandlerEntry>> {
@@ -303,7 +306,8 @@ extension BrokerCore {
         records.outbox.actions.append(.spool(.releaseBody(body.bodyID)))
     }
 
-    /// Maximum number of requests of one transfer that `removeRunningRequests` removes, so that one message cannot take long.
+    /// Maximum number of requests of one transfer that `removeRunningRequests` removes, so that one message cannot take
+    /// long.
     private static let maximumRemovalsPerTransfer = 64
 
     /// Removes requests with running transfers ahead of their slices, so that origins are relieved first. O(running
@@ -311,7 +315,7 @@ extension BrokerCore {
     ///
     /// - Parameter client: their owner, which ends; nil for doomed requests.
     mutating func removeRunningRequests(
-        of client: Handle<ClientSession>? = nil, where isMeant: (BrokerCore, Handle<Interest>) -> Bool
+        of client: Handle<ClientSession>? = nil, where isIncluded: (BrokerCore, Handle<Interest>) -> Bool
     ) {
         var running: [FlightName] = []
         for worker in records.workers.indices {
@@ -319,14 +323,14 @@ extension BrokerCore {
                 guard let flight = lease.flight, let interest = records.flights.firstInterest(of: flight) else {
                     continue
                 }
-                if isMeant(self, interest) { running.append(records.flights.name(of: flight)) }
+                if isIncluded(self, interest) { running.append(records.flights.name(of: flight)) }
             }
         }
         for name in running {
             for _ in 0..<Self.maximumRemovalsPerTransfer {
                 guard let flight = records.flights.handle(of: name),
                     let first = records.flights.firstInterest(of: flight),
-                    isMeant(self, first)
+                    isIncluded(self, first)
                 else { break }
                 removeRequest(first, by: client)
             }
@@ -344,21 +348,19 @@ extension BrokerCore {
     /// one. O(handlers being removed that had the handler's name).
     ///
     /// - Parameter client: the remover, which gets no `FAILED … removed` for it.
-    mutating func removeDoomedRequest(_ request: RequestID, _ key: HandlerKey, by client: Handle<ClientSession>? = nil)
-    {
+    mutating func removeDoomedRequest(
+        _ request: RequestID, _ key: HandlerKey, by client: Handle<ClientSession>? = nil
+    ) {
         guard mayHaveDoomedRequests else { return }
-        for handler in records.handlers.handlersBeingRemoved(formerly: key)
-            + (records.handlers.handle(of: key).map { [$0] } ?? [])
-        {
+        let present = records.handlers.handle(of: key).map { [$0] } ?? []
+        for handler in records.handlers.handlersBeingRemoved(formerly: key) + present {
             guard let interest = records.interestHoldingID(request, of: handler), records.isAwaitingRemoval(interest)
-            else {
-                continue
-            }
+            else { continue }
             removeRequest(interest, by: client)
         }
     }
 
-    /// Removes the doomed requests of a flight, of its redirects and of the flights that they follow. The flight may end.
+    /// Removes the doomed requests of a flight and of the flights redirected to it. The flight may end.
     mutating func removeDoomedRequests(from flight: Handle<Flight>) {
         guard mayHaveDoomedRequests else { return }
         var doomed: [Handle<Interest>] = []
@@ -368,8 +370,8 @@ extension BrokerCore {
         for interest in doomed { removeRequest(interest) }
     }
 
-    /// The flight of a name that a timer, the cache, the cluster or a list has kept, without doomed requests; nil if it
-    /// has ended, perhaps with the last of them.
+    /// Removes the doomed requests of the flight with this name, which a timer, the cache, the cluster or a list has
+    /// kept. Returns the flight; nil if it has ended, perhaps with the last of them.
     mutating func liveFlight(_ name: FlightName) -> Handle<Flight>? {
         guard let flight = records.flights.handle(of: name) else { return nil }
         removeDoomedRequests(from: flight)
@@ -378,17 +380,17 @@ extension BrokerCore {
 
     // MARK: One request
 
-    /// Ends one request and frees its ID: the one function for every removal. Its remover receives nothing more about
-    /// it, and each other listener of the handler one `FAILED … removed`.
+    /// Ends one request and frees its ID. Every removal uses this function. The remover receives nothing more about the
+    /// request, and each other listener of the handler receives one `FAILED … removed`.
     ///
-    /// - Parameter client: the remover; nil for that of a doomed request.
+    /// - Parameter client: the remover; nil if the request is doomed.
     mutating func removeRequest(_ interest: Handle<Interest>, by client: Handle<ClientSession>? = nil) {
         let handler = records.requests[interest].handler
         let removal = records.handlers[handler].removal
         let message = removal?.message ?? client.map { latestMessageMark(of: $0) }
-        let isEntering = records.requests[interest].phase == .awaitingDurableAcceptance
+        let isUnaccepted = records.requests[interest].phase == .awaitingDurableAcceptance
         let requesters =
-            isEntering ? Durable.requestersAwaitingReply(of: interest, except: message?.client, in: &records) : []
+            isUnaccepted ? Durable.requestersAwaitingReply(of: interest, except: message?.client, in: &records) : []
         freeRequestID(of: interest)
         switch records.requests[interest].phase {
         case .delivering:

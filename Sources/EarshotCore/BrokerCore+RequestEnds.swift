@@ -1,7 +1,7 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Ends of requests: what an outcome passes on its way to the listeners of one request.
+/// Ends of requests: the way of an outcome to the listeners of one request.
 extension BrokerCore {
     /// Ends an open request, which has left its flight, with an outcome. Without a listener the outcome is held, or
     /// written to disk for a durable request.
@@ -24,10 +24,8 @@ extension BrokerCore {
             let kept =
                 records.outcomes.mustSpillBody(outcome, waiting: waiting)
                 ? Delivery.outcomeAcceptedForSpill(outcome, in: &records) : outcome
-            Delivery.holdOutcomeUntilListener(
-                interest, Principals.outcomeWithinQuota(kept, of: interest, receivers: 1, in: &records), now: now,
-                in: &records
-            )
+            let held = Principals.outcomeWithinQuota(kept, of: interest, receivers: 1, in: &records)
+            Delivery.holdOutcomeUntilListener(interest, held, now: now, in: &records)
             return
         }
         let kept =
@@ -68,9 +66,9 @@ extension BrokerCore {
     }
 
     /// Returns an outcome with a file, if a request demands that and the body is in memory; otherwise the same outcome.
-    /// `FAILED spool-full` stands for a file without room.
+    /// If the spool has no room for the file, the outcome is `FAILED spool-full`.
     ///
-    /// - Returns: another outcome has one reference, which the caller releases.
+    /// - Returns: the outcome. One that differs from `outcome` has one reference, which the caller releases.
     @inline(__always)
     mutating func outcomeInDemandedForm(_ outcome: Handle<Outcome>, for interest: Handle<Interest>) -> Handle<Outcome> {
         records.demandedBodyForm(of: interest) == .file ? outcomeAsFile(outcome, for: interest) : outcome

@@ -31,7 +31,8 @@ extension BrokerCore {
         acceptFetch(fetch, body, by: client, now: now)
     }
 
-    /// Accepts a new request, repeats a listed one, or refuses it. Requests that it replaces are gone.
+    /// Accepts a new request, repeats a listed one, or refuses it. Called after the removal of requests that it
+    /// replaces.
     mutating func acceptFetch(
         _ fetch: Fetch, _ body: RequestBody?, by client: Handle<ClientSession>, now: MonotonicTime
     ) {
@@ -104,7 +105,7 @@ extension BrokerCore {
         subscribe(client, toHandler: handler)
     }
 
-    /// Makes a client the owner of an open request. A queued request goes to the end of its handler's line.
+    /// Makes a client the owner of an open request. A queued request moves to the end of its handler's queue.
     private mutating func transferOwnership(
         of interest: Handle<Interest>, from owner: Handle<ClientSession>, to client: Handle<ClientSession>
     ) {
@@ -126,7 +127,8 @@ extension BrokerCore {
     private mutating func joinFlight(
         _ interest: Handle<Interest>, _ fetch: Fetch, _ body: RequestBody?, of client: ClientID
     ) -> RequestRefusal? {
-        // A node that ends, or whose queue is full, still gives its bodies: other nodes would fetch the URLs again.
+        // A node that ends, or whose queue is full, still serves its bodies. Otherwise other nodes would fetch the URLs
+        // again.
         let isNode = Cluster.isNodePrincipal(records.principal(of: interest), in: &records)
         if !isNode, let refusal = Flights.admissionRefusal(of: interest, in: &records) { return refusal }
         do throws(RequestRefusal) {
@@ -137,16 +139,16 @@ extension BrokerCore {
             }
             let request = try preparedRequest(fetch, for: records.requests[interest].handler)
             let principal = records.principal(of: interest)
-            if let obstacle = Principals.quotaRefusal(
+            if let refusal = Principals.quotaRefusal(
                 ofHead: RequestHeads.countedBytes(of: request), of: client, by: principal, in: &records)
             {
-                return obstacle
+                return refusal
             }
             if let body {
-                if let obstacle = Principals.quotaRefusal(
+                if let refusal = Principals.quotaRefusal(
                     ofBody: body.byteCount, of: client, by: principal, in: &records)
                 {
-                    return obstacle
+                    return refusal
                 }
                 records.countRequestBody(body, of: client, by: principal)
             }
@@ -157,10 +159,10 @@ extension BrokerCore {
         }
     }
 
-    /// Validates a FETCH and makes the request for the server or the cache.
-    mutating func preparedRequest(_ fetch: Fetch, for handler: Handle<HandlerEntry>) throws(RequestRefusal)
-        -> HTTPRequest
-    {
+    /// Validates a FETCH and returns the request for the server or the cache.
+    mutating func preparedRequest(
+        _ fetch: Fetch, for handler: Handle<HandlerEntry>
+    ) throws(RequestRefusal) -> HTTPRequest {
         let url: FetchURL
         do throws(FetchURL.ParseError) {
             url = try FetchURL(fetch.url, hostEncoder: records.shellFeatures.hostNameEncoder)
@@ -218,7 +220,7 @@ extension BrokerCore {
     ) {
         // By all fields: a validator may identify a user.
         let partition = Principals.partition(of: interest, request, options, in: &records)
-        // Without a variable for both requests: a copy costs a twentieth of a submission.
+        // Two calls instead of one with a variable: a copy of the request costs a twentieth of a submission.
         if options.coalesces, !request.fields.isEmpty,
             let (plain, conditions) = RequestConditions.separateConditions(from: request)
         {
@@ -255,7 +257,7 @@ extension BrokerCore {
         attachInterest(interest, to: flight.number, options, joined: !flight.isNew)
     }
 
-    /// The open flight with this key, or a new one that is queued or looked up in the cache.
+    /// Returns the open flight with this key, or a new one that is queued or looked up in the cache.
     ///
     /// - Parameters:
     ///   - pool: pool of a new flight.
@@ -269,15 +271,16 @@ extension BrokerCore {
             request, redirect: redirect, partition: partition, alone: isAlone ? records.flights.nextID : nil,
             mode: mode, isExact: isExact)
         if let flight = joinableFlight(key) { return (flight, false) }
+        let scope = Origins.originScope(of: request, for: pool, in: &records)
         let flight = Flights.beginFlight(
-            request, redirect: redirect, partition: partition, key,
-            scope: Origins.originScope(of: request, for: pool, in: &records), isAlone: isAlone, body: body, in: &records
-        )
+            request, redirect: redirect, partition: partition, key, scope: scope, isAlone: isAlone, body: body,
+            in: &records)
         Cache.lookUpNewFlight(flight, request, in: &records)
         return (flight, true)
     }
 
-    /// The open flight that a request with this key joins, in the stricter of both modes; nil if it needs a new one.
+    /// Returns the open flight that a request with this key joins, in the stricter of both modes; nil if it needs a new
+    /// one.
     @inline(__always)
     private mutating func joinableFlight(_ key: FlightKey) -> Handle<Flight>? {
         if hasPendingRemovals,
@@ -306,7 +309,7 @@ extension BrokerCore {
         case .claiming: Cluster.promote(leaf, to: records.requests[interest].priority, in: &records)
         case .running(let worker):
             Workers.raiseSizeLimit(leaf, at: worker, to: options.maxBytes, in: &records)
-            // A request that joins a running transfer learns of the bytes received so far.
+            // The subscribers of a request that joins a running transfer get the progress so far.
             if let lease = records.workers[worker].leases[records.currentAttempt(of: leaf)], lease.receivedBytes > 0 {
                 sendProgress(of: interest, lease, now: records.latestEventTime)
             }
@@ -320,17 +323,17 @@ extension BrokerCore {
         // Suspects wait in a list of their pool instead.
         guard !records.flights[leaf].isSuspectedOfWorkerDeath else { return }
         let record = records.requests[interest]
-        let place = FairQueue.QueueKey(
+        let key = FairQueue.QueueKey(
             pool: records.pool(of: leaf), principal: records.principal(of: interest), priority: record.priority,
             root: records.handlers[record.handler].rootHandle, client: record.owner,
             origin: records.origin(of: leaf), scope: records.flights[leaf].originScope, handler: record.handler)
         let limitsCoolDownWait =
             record.rareOptions.map { records.requests[$0].maximumCoolDownWaitMilliseconds != nil } ?? false
         records.queue.push(
-            interest, at: place, isFirst: first, isReplacement: record.isReplacement,
+            interest, at: key, isFirst: first, isReplacement: record.isReplacement,
             limitsCoolDownWait: limitsCoolDownWait)
         if limitsCoolDownWait {
-            Origins.beginCoolDownWait(interest, for: place.scope, since: records.latestEventTime, in: &records)
+            Origins.beginCoolDownWait(interest, for: key.scope, since: records.latestEventTime, in: &records)
         }
     }
 
@@ -363,7 +366,7 @@ extension BrokerCore {
     /// Ends a flight without interests, and then those it was redirected to, unless something else needs them.
     ///
     /// - Parameters:
-    ///   - isAtOnce: whether one that runs ends now, without a deferred cancellation.
+    ///   - isAtOnce: whether a running flight ends now, without a deferred cancellation.
     ///   - message: the message that removed its last request; nil if none did.
     mutating func endFlightIfUnwanted(
         _ flight: Handle<Flight>, isAtOnce: Bool = true, by message: MessagePosition? = nil

@@ -4,8 +4,8 @@ internal import OrderedCollections
 
 /// Sessions with a lease: they outlive their connection for the time of the lease, so that the client can resume them.
 ///
-/// While a session is away nothing of it is removed. It stays an owner and a subscriber, and terminals become due to it.
-/// They fill its window, whose backpressure then stops transfers that only this client requested. A connection that
+/// While a session is away, nothing of it is removed. It stays an owner and a subscriber, and terminals become due to
+/// it. They fill its window, whose backpressure then stops transfers that only this client requested. A connection that
 /// presents the session's token resumes it. It gets all unacknowledged terminals, in order and with their former
 /// sequence numbers. The replies that the client did not receive are sent between them, each in its place.
 extension BrokerCore {
@@ -66,7 +66,7 @@ extension BrokerCore {
         self.reply(reply, to: requester.client, toMessageNumber: requester.number)
     }
 
-    /// The present message of a client, which is answered later.
+    /// Defers the reply to the present message of a client. Returns its requester, for `replyToEarlierMessage`.
     mutating func deferReply(to client: Handle<ClientSession>) -> Requester {
         Requester(
             session: records.clients.reference(to: client),
@@ -75,7 +75,7 @@ extension BrokerCore {
 
     /// Replies to a message. A session with a lease keeps the reply for its next connection.
     ///
-    /// - Parameter handle: number of the message; 0 for one without.
+    /// - Parameter number: number of the message; 0 for one without.
     mutating func reply(_ reply: ClientReply, to client: Handle<ClientSession>, toMessageNumber number: UInt64) {
         guard records.clients[client].leaseMilliseconds > 0 || records.clients[client].replies.hasWaitingReply else {
             sendReply(reply, to: client, answering: number)
@@ -84,7 +84,7 @@ extension BrokerCore {
         let sequence = records.clients[client].deliveries.lastSequence
         records.clients[client].replies.append(reply, answering: number, after: sequence)
         sendReplies(to: client)
-        // A connected client that leaves the terminals before so many replies unacknowledged has stopped reading.
+        // A connected client has stopped reading if it leaves the terminals before so many replies unacknowledged.
         if records.clients[client].replies.discardOldest(beyond: records.limits.maximumRepliesPerLeasedSession),
             !records.clients[client].isAway
         {
@@ -109,7 +109,7 @@ extension BrokerCore {
     }
 }
 
-/// The end of sessions: of clients that said BYE, were lost, or did not return in the time of their lease. The protocol
+/// The end of sessions: of clients that sent BYE, were lost, or did not return in the time of their lease. The protocol
 /// promises no moment for it, so many requests are removed in slices. They are doomed until then.
 extension BrokerCore {
     /// Ends a session: its requests, subscriptions and terminals are removed, in slices if there are many.
@@ -140,8 +140,8 @@ extension BrokerCore {
         }
     }
 
-    /// Removes one slice of an ended session. Subscriptions go first, so that no terminal becomes due to it. Budget
-    /// that is left means that nothing of the session is left.
+    /// Removes one slice of an ended session. Subscriptions go first, so that no terminal becomes due to it. If budget
+    /// remains, nothing of the session is left.
     private mutating func removeSessionSlice(_ client: Handle<ClientSession>, _ budget: inout Int, now: MonotonicTime) {
         while budget > 0, let subtree = records.handlers.newestSubtree(of: client) {
             budget -= max(1, unsubscribe(client, fromSubtree: subtree, now: now))

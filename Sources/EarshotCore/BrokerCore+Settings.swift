@@ -8,8 +8,9 @@ extension BrokerCore {
         settingsChanged(now: now)
     }
 
-    mutating func settingChangeRequested(_ setting: SettingWords, by client: Handle<ClientSession>, now: MonotonicTime)
-    {
+    mutating func settingChangeRequested(
+        _ setting: SettingWords, by client: Handle<ClientSession>, now: MonotonicTime
+    ) {
         do throws(SettingError) {
             let change = try SettingChange(words: setting.words)
             if case .setValue(let name, _) = change, name.isAppliedBySupervisor, !records.shellFeatures.isSupervised {
@@ -73,7 +74,7 @@ extension BrokerCore {
         }
     }
 
-    /// Sets the proof of the gateway, which the supervisor has given to both.
+    /// Sets the proof of the gateway. The supervisor has sent it to both processes.
     public mutating func expectGateway(_ proof: GatewayProof) { records.shellFeatures.gatewayProof = proof }
 
     /// Handles a report about the HTTP door.
@@ -91,8 +92,8 @@ extension BrokerCore {
         }
     }
 
-    /// Handles a change of the keys of the gateway: ends the sessions of those that are no longer valid, and their requests. The
-    /// gateway closes their connections itself, so this ends those that are away.
+    /// Handles a change of the keys of the gateway: ends the sessions of keys that are no longer valid, and their
+    /// requests. The gateway closes the connections of such keys itself, so this ends sessions that are away.
     ///
     /// - Parameter valid: principals of all valid keys of clients.
     public mutating func gatewayKeysChanged(_ valid: Set<PrincipalName>, now: MonotonicTime) {

@@ -20,8 +20,8 @@ extension BrokerCore {
         }
     }
 
-    /// Continues with stored results whose receivers have room again. Called once per pass. O(clients for which some
-    /// wait).
+    /// Continues with stored results whose receivers have room again. Called once per pass. O(clients with waiting
+    /// results).
     mutating func continueDeliveringStoredResults() {
         for reference in records.storedResults.blockedClients {
             guard let client = records.clients.resolve(reference), !records.clients[client].hasEnded else {

@@ -27,8 +27,8 @@ extension BrokerCore {
             Workers.endQuarantine(of: pool, in: &records)
             return
         }
-        if let place = Workers.workerForSuspect(of: pool, in: &records) {
-            startSuspect(in: pool, at: place, now: now)
+        if let choice = Workers.workerForSuspect(of: pool, in: &records) {
+            startSuspect(in: pool, at: choice, now: now)
         }
     }
 
@@ -53,7 +53,7 @@ extension BrokerCore {
 
     /// Starts the first suspect whose origin has room. O(suspects) if none has. The others keep their order.
     private mutating func startSuspect(
-        in pool: Handle<WorkerPool>, at place: (worker: Handle<WorkerSession>, isEmpty: Bool), now: MonotonicTime
+        in pool: Handle<WorkerPool>, at choice: (worker: Handle<WorkerSession>, isEmpty: Bool), now: MonotonicTime
     ) {
         var skipped: [FlightName] = []
         defer { for name in skipped.reversed() { records.workerPools.addSuspect(name, atFront: true, to: pool) } }
@@ -65,15 +65,15 @@ extension BrokerCore {
             let scope = records.flights[flight].originScope
             let mayStart =
                 records.flights.isResultNeeded(flight)
-                && (place.isEmpty || !records.flights[extras: flight].wasIsolatedAtWorkerDeath)
+                && (choice.isEmpty || !records.flights[extras: flight].wasIsolatedAtWorkerDeath)
             if let until = records.originGovernor.coolDownRefusalEnd(in: scope) {
                 failForCoolDown(flight, until: until, now: now)
                 guard records.workerPools.contains(pool) else { return }
             } else if mayStart, records.originGovernor.admitsTransfer(scope, .high) {
                 guard !Cluster.mustClaim(flight, now: now, in: &records) else { continue }
-                Workers.setQuarantineWorker(of: pool, to: place.worker, in: &records)
-                startFlight(flight, at: place.worker, now: now)
-                Workers.beginIsolation(of: flight, at: place.worker, now: now, in: &records)
+                Workers.setQuarantineWorker(of: pool, to: choice.worker, in: &records)
+                startFlight(flight, at: choice.worker, now: now)
+                Workers.beginIsolation(of: flight, at: choice.worker, now: now, in: &records)
                 return
             } else {
                 skipped.append(name)
@@ -94,8 +94,8 @@ extension BrokerCore {
         if records.flights[flight].phase == .queued { enqueueFlight(flight, first: true) }
     }
 
-    /// Moves the suspects of a closed pool to the queue, where they fail. If a worker comes before, they run like others:
-    /// the time in which they awaited an empty worker has passed.
+    /// Moves the suspects of a closed pool to the queue, where they fail. If a worker comes first, they run like other
+    /// flights, because the time in which they awaited an empty worker has passed.
     private mutating func moveSuspectsToQueue(of pool: Handle<WorkerPool>) {
         for name in records.workerPools.removeAllSuspects(of: pool) {
             guard let flight = suspectFlight(named: name) else { continue }

@@ -67,8 +67,8 @@ extension BrokerCore {
         for client in records.clients.handles where !records.clients[client].hasEnded {
             records.sendMessage(.goodbye(reason: "draining"), to: client)
         }
-        // The supervisor itself ends its child workers, so they get no DRAIN. A node still reads the bodies of results that
-        // other nodes have for it.
+        // The supervisor itself ends its child workers, so they get no DRAIN. A node still reads the bodies of results
+        // that other nodes have for it.
         for worker in records.workers.drainAll(except: Cluster.nodePool(in: &records))
         where records.workers[worker].isUserProvided && records.workers[worker].acceptsDrain {
             records.outbox.actions.append(.worker(.send(records.workers[worker].id, .drain)))

@@ -3,7 +3,7 @@ public import EarshotWire
 
 /// Events of workers and of their files: connection, reports, loss, and the ends of attempts. `Workers` has the rules.
 extension BrokerCore {
-    /// Handles a new connection on `work`.
+    /// Handles a new connection on the socket `work`.
     ///
     /// - Parameters:
     ///   - process: the process at the other end; nil if unknown.
@@ -37,8 +37,7 @@ extension BrokerCore {
     /// Whether the core needs the end of a worker's process before `workerLost`. Until then the worker gets no jobs.
     public mutating func awaitsProcessEnd(of id: WorkerID) -> Bool {
         guard records.shellFeatures.isSupervised, let worker = records.workers.handle(of: id),
-            !records.workers[worker].isUserProvided,
-            !records.workers[worker].hasNoTransfers
+            !records.workers[worker].isUserProvided, !records.workers[worker].hasNoTransfers
         else { return false }
         records.workers.drain(worker)
         return true
@@ -84,13 +83,13 @@ extension BrokerCore {
         releaseBody(body)
         switch message {
         case .ready(let ready) where isJoining: workerReady(ready, worker, now: now)
-        case _ where isJoining: sendError("bad-message", "say READY EARW/1 first", to: worker)
+        case _ where isJoining: sendError("bad-message", "send READY EARW/1 first", to: worker)
         case .completed: break
         case .pong:
             if let flight = records.workers.pongReceived(from: worker) {
                 records.flights[flight].isSuspectedOfWorkerDeath = false
             }
-        case .ready: sendError("bad-message", "READY was said before", to: worker)
+        case .ready: sendError("bad-message", "READY was already sent", to: worker)
         case .failed(
             let attempt, let word, let detail, let received, let unwanted, let part, let repeats, let retryAfter):
             Parts.bodyPartReported(part, of: attempt, at: worker, in: &records)
@@ -154,12 +153,11 @@ extension BrokerCore {
             return
         }
         let isRemote = principal != PrincipalTable.administrator
-        let isTrusted =
-            !isRemote
-            && (workerSecret.map { secret in
+        let isSecretRight =
+            workerSecret.map { secret in
                 ready.supervisorSecret.map { ConstantTime.isEqual($0.utf8, secret.utf8) } ?? false
-            }
-                ?? true)
+            } ?? true
+        let isTrusted = !isRemote && isSecretRight
         guard schemes.isDisjoint(with: web.union([BodyAddress.scheme])) || isTrusted else {
             let reserved = "http, https and \(BodyAddress.scheme) are for the supervisor's children"
             refuseReady(of: worker, "not-a-child", reserved, isRemote: isRemote)
@@ -197,8 +195,8 @@ extension BrokerCore {
         if let process = records.workers[worker].peerProcess { stopAwaitingProcess(process, now: now) }
     }
 
-    /// Refuses a READY. A worker of this machine may send another one; the connection of one that the gateway relays is
-    /// closed, since there are few of them.
+    /// Refuses a READY. A worker of this machine may send another one. The core closes the connection of a worker that
+    /// the gateway relays, because there are few such connections.
     private mutating func refuseReady(
         of worker: Handle<WorkerSession>, _ code: String, _ detail: String, isRemote: Bool
     ) {
@@ -221,8 +219,7 @@ extension BrokerCore {
         var response = Outcome.Response(
             status: completion.status, url: "", bodyLength: completion.bodyByteCount, sha256: completion.sha256,
             body: body.map { .inline($0) } ?? completion.fileName.map { .file($0) },
-            headerFields: completion.httpFields,
-            startedAt: lease.startedAt, endedAt: now)
+            headerFields: completion.httpFields, startedAt: lease.startedAt, endedAt: now)
         response.isBodyOmitted = completion.isBodyOmitted
         if let file = completion.fileName {
             records.outcomes.extendFileAudience(file, to: lease.partFile?.fileAudience ?? .knownToNoSession)
@@ -254,6 +251,8 @@ extension BrokerCore {
         }
     }
 
+    /// Handles the failure of an attempt.
+    ///
     /// - Parameters:
     ///   - detail: sentence that replaces the standard sentence of the code; nil for the standard one.
     ///   - retryAfter: pause that a proxy requested; nil for none.
@@ -334,7 +333,7 @@ extension BrokerCore {
     private mutating func endLease(
         _ attempt: AttemptID, bodyBytes: Int? = nil, at worker: Handle<WorkerSession>
     ) -> WorkerLease? {
-        // A flight with doomed requests alone cancels the attempt, and nothing repeats it for them.
+        // The removal of the last request cancels the attempt, so that it is not repeated for doomed requests.
         if hasPendingRemovals, let flight = records.workers[worker].leases.flight(of: attempt) {
             removeDoomedRequests(from: flight)
         }
@@ -352,7 +351,7 @@ extension BrokerCore {
         return lease.isCancelling ? nil : lease
     }
 
-    /// Cancels the attempt of a flight. Its slot and its origin's place stay taken until the worker confirms.
+    /// Cancels the attempt of a flight. Its slots at the worker and at the origin stay taken until the worker confirms.
     ///
     /// - Parameter isPartKept: whether a later flight may resume its part.
     mutating func cancelAttempt(of flight: Handle<Flight>, at worker: Handle<WorkerSession>, isPartKept: Bool = true) {
@@ -365,7 +364,8 @@ extension BrokerCore {
             isResumable
             ? CancelledAttemptFlight(
                 key: records.flights[flight].key, request: records.flights[flight].request,
-                partKeys: Parts.partKeys(of: flight, chargedTo: principal, in: &records)) : nil
+                partKeys: Parts.partKeys(of: flight, chargedTo: principal, in: &records))
+            : nil
         records.workers.cancelAttempt(attempt, abandoned: abandoned, at: worker)
         records.ledger.flights.cancelled += 1
         records.outbox.actions.append(.worker(.send(records.workers[worker].id, .cancelAttempt(attempt))))
@@ -378,7 +378,7 @@ extension BrokerCore {
 
     // MARK: Liveness
 
-    /// Handles the heartbeat timer of a worker. Ends one that did not answer.
+    /// Handles the heartbeat timer of a worker. Ends a worker that did not answer.
     mutating func heartbeatTimerFired(of id: WorkerID, now: MonotonicTime) {
         guard let (worker, next) = Workers.heartbeatTimerFired(of: id, now: now, in: &records) else { return }
         endUnresponsiveWorker(worker, now: now)
@@ -402,12 +402,14 @@ extension BrokerCore {
         Spool.fileOperations(before: message, by: worker, in: &records)
     }
 
-    /// Begins the loss of a worker whose process has ended with the work on files that precedes it.
+    /// Begins the loss of a worker whose process has ended, with the work on files that precedes it.
     public mutating func fileWork(beforeLossOf worker: WorkerID) -> WorkerFileOperations {
         Spool.fileOperations(beforeLossOf: worker, in: &records)
     }
 
-    /// Handles the rename of a file of a worker that ends the attempt or has died. The file has `bytes` bytes.
+    /// Handles the rename of a file of a worker that ends the attempt or has died.
+    ///
+    /// - Parameter bytes: length of the file.
     public mutating func partFileKept(of attempt: AttemptID, bytes: Int, by id: WorkerID) {
         Parts.partFileRenamed(attempt, bytes: bytes, by: id, in: &records)
     }

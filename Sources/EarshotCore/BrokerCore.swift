@@ -7,9 +7,9 @@ internal import OrderedCollections
 /// Decisions of the broker: which requests share a flight, the order of flights, their workers, and the receivers of
 /// results.
 ///
-/// A value without I/O. The shell calls one method per event, then `dispatch`, then carries out `takeActions()`, and then
-/// calls `endPass`. Each event brings the time as `now`, which must not decrease; `nextTimer` is the time at which the
-/// core needs the next call.
+/// A value without I/O. The shell calls one method per event, then `dispatch`, then carries out `takeActions()`, and
+/// then calls `endPass`. Each event brings the time as `now`, which must not decrease; `nextTimer` is the time at which
+/// the core needs the next call.
 ///
 /// Each *request* of a client becomes an *interest*. Interests with the same key share a *flight*. The `FairQueue`
 /// orders interests, a worker's *lease* holds the attempt, and the *outcome* becomes one terminal per listener.
@@ -37,8 +37,9 @@ public struct BrokerCore {
     var hasWorkForNextPass = false
     /// Whether a removal was left to this pass by the one before.
     var hadRemovalInLastPass = false
-    /// Removals since actions were taken last, and those among whose actions they are that were taken then.
+    /// Removals since the last call of `takeActions`.
     var newRemovals: [OvertakableRemoval] = []
+    /// Removals whose actions the last call of `takeActions` returned.
     var answeredRemovals: [OvertakableRemoval] = []
 
     /// Tables of requests, flights, clients, workers and everything else.
@@ -57,7 +58,7 @@ public struct BrokerCore {
     /// Values and sources of all settings; `limits` is derived from them.
     public var settings: Settings { records.settings }
 
-    /// Facilities of the shell.
+    /// Features of the shell.
     var shellFeatures: ShellFeatures {
         get { records.shellFeatures }
         set { records.shellFeatures = newValue }
@@ -70,7 +71,7 @@ public struct BrokerCore {
         set { records.calendarSeconds = newValue }
     }
 
-    /// Whether the folder of parts may have one. The shell knows what other brokers do there.
+    /// Whether the folder of parts may contain a part. Set by the shell, which also sees the parts of other brokers.
     public var hasStoredParts: Bool {
         get { records.keptParts.mayHaveStoredParts }
         set { records.keptParts.mayHaveStoredParts = newValue }
@@ -86,7 +87,7 @@ public struct BrokerCore {
     ///   - workerLimits: limits sent to each worker, with the identity of this broker.
     ///   - secret: proof required of workers; nil for none.
     ///   - answering: composes the answers to queries: `Queries.answer` of EarshotQueries.
-    ///   - cluster: facility of a node of a cluster; nil for a broker on its own.
+    ///   - cluster: services for a node of a cluster; nil for a broker on its own.
     ///   - seed: seed of the jitter and of names in the cache.
     public init(
         workerLimits: WorkerLimits, secret: String?, limits: CoreLimits = CoreLimits(),
@@ -119,8 +120,8 @@ public struct BrokerCore {
         return taken
     }
 
-    /// Number of waiting actions and of all terminals that were due. A message for each of many subscribers adds one of both for
-    /// each, so half of its growth is the cost of that message.
+    /// Number of waiting actions plus number of all terminals that were due. A terminal for many subscribers adds one
+    /// of each per subscriber, so half of the growth is its cost.
     public var pendingWorkCount: Int {
         mutating get { records.outbox.actions.count + records.ledger.deliveries.started }
     }
@@ -128,8 +129,7 @@ public struct BrokerCore {
     /// Time at which `timePassed` must be called next; nil for never. The shell learns it from `endPass`.
     public var nextTimer: MonotonicTime? {
         if hasWorkForNextPass || hasPendingRemovals || records.bodyPulls.hasAnswerableReads
-            || records.storedResults.hasDeferredResults
-            || records.durables.loadState.hasRunnableMessages
+            || records.storedResults.hasDeferredResults || records.durables.loadState.hasRunnableMessages
             || records.queue.coolDownWaits.hasPendingChecks || isEndingRequests
         {
             return MonotonicTime(nanoseconds: .min)
@@ -142,8 +142,7 @@ public struct BrokerCore {
     /// acknowledged all terminals.
     public var isDrained: Bool {
         runningAttemptCount == 0 && awaitedDeliveryCount == 0 && records.activeClientRemovals.isEmpty
-            && !isEndingRequests
-            && records.durables.loadState.waitingMessages.isEmpty
+            && !isEndingRequests && records.durables.loadState.waitingMessages.isEmpty
             && (records.clusterState.map { $0.value.quotaCharges.isEmpty && $0.value.pulls.isEmpty } ?? true)
     }
 
@@ -181,7 +180,7 @@ extension BrokerCore {
     }
 }
 
-/// Facilities of the shell that the core may use.
+/// Features of the shell that the core may use.
 public struct ShellFeatures: Sendable {
     /// Whether a supervisor keeps the workers, so that their number can be set.
     public var isSupervised = false
@@ -214,10 +213,10 @@ extension BrokerCore {
     /// Bytes reserved for a request that waits: growing tables need them while they are copied.
     private static let tableGrowthReserveBytes = 512
 
-    /// Takes note of the memory that this process may still use below the limits of the kernel. While little is left, no
-    /// request is added to those that wait.
+    /// Handles a change of the memory that this process may still use below the limits of the kernel. While little is
+    /// left, the core accepts a request only if another one has ended.
     ///
-    /// - Parameter bytes: bytes; nil without a limit.
+    /// - Parameter bytes: available bytes; nil without a limit.
     public mutating func availableMemoryChanged(bytes: Int?) {
         let isShort =
             bytes.map { $0 < records.limits.memoryReserveBytes + records.requests.count * Self.tableGrowthReserveBytes }
@@ -233,7 +232,7 @@ extension BrokerCore {
     }
 
     /// Releases the spare capacity of tables that are mostly empty. O(released capacity). The shell calls it some time
-    /// after `endPass` has reported spare room, because an emptied table is often filled again.
+    /// after `endPass` has reported spare capacity, because an emptied table is often filled again.
     public mutating func releaseRoom() { releaseRoom(least: CapacityShrinking.alwaysRetainedCapacity) }
 
     /// - Parameter least: number of entries for which each table may keep capacity.

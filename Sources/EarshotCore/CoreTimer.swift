@@ -1,7 +1,7 @@
 internal import EarshotWire
 
-/// Timer of the core. A timer is stale, and has no effect, once its subject is gone; the generation, serial or epoch in it
-/// shows that.
+/// Timer of the core. A timer is stale, and has no effect, once its subject is gone; the generation, serial or epoch in
+/// it shows that.
 struct CoreTimer: Comparable {
     enum TimerEvent: Equatable {
         /// Deadline of a request.

@@ -29,7 +29,7 @@ public typealias Answering = @Sendable (ScopedQuery, CoreView) -> [UInt8]
 extension BrokerCore {
     /// Sends the reply to a query.
     ///
-    /// - Parameter handle: number of the QUERY; 0 for none.
+    /// - Parameter number: number of the QUERY; 0 for none.
     @inline(never)
     mutating func answerQuery(
         _ query: Query, _ page: QueryPage, to client: Handle<ClientSession>, answering number: UInt64
@@ -51,8 +51,7 @@ extension BrokerCore {
     private var view: CoreView {
         CoreView(
             records: records, brokerInstance: brokerInstance, requestTimes: requestTimes,
-            isLoadingDurables: isLoadingDurables,
-            storedParts: storedParts,
-            childFailures: childFailures, doorReport: doorReport, pathFaults: pathFaults, now: records.latestEventTime)
+            isLoadingDurables: isLoadingDurables, storedParts: storedParts, childFailures: childFailures,
+            doorReport: doorReport, pathFaults: pathFaults, now: records.latestEventTime)
     }
 }

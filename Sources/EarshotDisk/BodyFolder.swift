@@ -7,20 +7,20 @@ internal import Synchronization
 /// Content-addressed store of body files: each is named by its SHA-256 and never changed.
 ///
 /// A body is a hard link to a file of the spool if both are on one file system, otherwise a copy. Either side can
-/// therefore remove its own without asking the other.
+/// therefore remove its own file independently.
 public final class BodyFolder {
     /// Attributes that change when a file is written or replaced.
     private struct FileStamp: Equatable {
         let inode: UInt
         let length: Int
-        let changeSeconds: Int
-        let changeNanoseconds: Int
+        let modificationSeconds: Int
+        let modificationNanoseconds: Int
 
         init(_ status: stat) {
             inode = status.st_ino
             length = status.st_size
-            changeSeconds = status.st_mtim.tv_sec
-            changeNanoseconds = status.st_mtim.tv_nsec
+            modificationSeconds = status.st_mtim.tv_sec
+            modificationNanoseconds = status.st_mtim.tv_nsec
         }
     }
 
@@ -39,7 +39,7 @@ public final class BodyFolder {
 
     deinit { close(folderDescriptor) }
 
-    /// Stores a complete file, given by a descriptor, under the digest that was computed while it was written.
+    /// Stores a complete file, passed as a descriptor, under the digest that was computed while it was written.
     ///
     /// - Parameter isFlushed: Whether to flush its contents to disk before returning; `flush` does so for its name.
     /// - Returns: Whether the body is stored.
@@ -83,7 +83,7 @@ public final class BodyFolder {
     ///   - path: Path of the spool. Opened each time, because the broker recreates a spool that was removed.
     ///   - purpose: Purpose in the name of the file.
     /// - Returns: The name of the file; nil if it is not there with unchanged contents. A file that is never taken is
-    ///   removed after this process has ended, as its name tells.
+    ///   removed after this process has ended, whose ID is in the name.
     public func linkOrCopyBody(_ sha256: String, length: Int, toSpool path: String, for purpose: String) -> String? {
         guard let file = openVerifiedBody(sha256, length: length) else { return nil }
         defer { close(file) }
@@ -95,7 +95,7 @@ public final class BodyFolder {
 
     /// Copies a range of a body into a spool.
     ///
-    /// - Returns: The name of the file, as from the function above, and the SHA-256 of the range.
+    /// - Returns: The name of the file, as from `linkOrCopyBody`, and the SHA-256 of the range.
     public func copyBodyRange(
         _ range: Range<Int>, of sha256: String, length: Int, toSpool path: String, for purpose: String
     ) -> (name: String, sha256: String)? {
@@ -115,8 +115,9 @@ public final class BodyFolder {
     }
 
     /// Creates a file of a new name in a spool.
-    private func createSpoolFile(inSpool path: String, for purpose: String, _ write: (Int32, String) -> Bool) -> String?
-    {
+    private func createSpoolFile(
+        inSpool path: String, for purpose: String, _ write: (Int32, String) -> Bool
+    ) -> String? {
         let spool = unsafe Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
         guard spool >= 0 else { return nil }
         defer { close(spool) }

@@ -14,8 +14,8 @@ extension PartFolder {
         public init() {}
     }
 
-    /// Age from which a file without its counterpart is a remainder, in seconds. A younger one may be half of a part that
-    /// another broker is just storing.
+    /// Age from which a file without its counterpart is a remainder, in seconds. A younger one may be half of a part
+    /// that another broker is just storing.
     private static let minimumUnpairedAgeSeconds = 600
 
     // MARK: After a crash
@@ -54,8 +54,8 @@ extension PartFolder {
         return remaining
     }
 
-    /// Takes the lock of the spool of an ended broker; nil if it runs, or if its supervisor, which looks after the bodies of a
-    /// private bus, does.
+    /// Takes the lock of the spool of an ended broker; nil if it runs, or if its supervisor, which looks after the
+    /// bodies of a private bus, does.
     private static func acquireLock(ofEndedSpool spool: String) -> LockFile? {
         let supervisor = "\(spool[..<(spool.lastIndex(of: "/") ?? spool.startIndex)])/lock"
         guard (try? LockFile.isHeld(supervisor)) != true else { return nil }
@@ -112,8 +112,8 @@ extension PartFolder {
 
     // MARK: Bounds
 
-    /// Removes the parts that are too old, and the oldest ones beyond the maximum size: those of the principal that has
-    /// most bytes. Removes remainders.
+    /// Removes the parts that are too old, and the oldest ones beyond the maximum size: those of the principal with
+    /// the most bytes. Removes remainders.
     ///
     /// - Parameters:
     ///   - maximumBytes: Maximum bytes of all parts.

@@ -3,18 +3,18 @@ public import EarshotWire
 internal import Glibc
 internal import LibCrypto
 
-/// Folder of partial bodies that outlive their flights, their broker and the machine's uptime. Several brokers of one user
-/// use it at once.
+/// Folder of partial bodies that outlive their flights, their broker and the machine's uptime. Several brokers of one
+/// user use it at once.
 ///
 /// | name | file |
 /// | --- | --- |
-/// | `nameSalt` | secret for the names |
+/// | `salt` | secret for the names |
 /// | `NAME.body`, `NAME.head` | a partial body that no attempt has, and its description |
 /// | `NAME.head` alone | the same description under a second name, that of the first URL of a chain of redirects |
 /// | `growing/ID` | description of a body that an attempt has, in the spool of its broker |
 ///
-/// A body is moved by rename(2), so only one process gets it. A description names the inode of its body, so that the two
-/// never belong to different bodies.
+/// A body is moved by rename(2), so only one process gets it. A description names the inode of its body, so that the
+/// two never belong to different bodies.
 public final class PartFolder: Sendable {
     /// Least number of bytes that are kept.
     public static let minimumKeptBytes = 1 << 20
@@ -67,7 +67,8 @@ public final class PartFolder: Sendable {
         close(growingFolderDescriptor)
     }
 
-    /// Returns the ID that the kernel has drawn at its start, random(4); if it cannot be read, one that no other process has.
+    /// Returns the ID that the kernel has drawn at its start, random(4); if it cannot be read, one that no other
+    /// process has.
     private static func readBootID() -> String {
         let file = unsafe open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC)
         defer { close(file) }
@@ -114,12 +115,11 @@ public final class PartFolder: Sendable {
         guard let body = BodyStatus(path: path) else { return nil }
         return PartHead(
             part, keyDigests: partNames(for: keys), owner: keys.owner?.description ?? "", bodyPath: path,
-            device: body.device,
-            inode: body.inode, bootID: bootID)
+            device: body.device, inode: body.inode, bootID: bootID)
     }
 
-    /// A number that differs after a change of the folder, by any process; nil if it cannot be examined. Two changes within a
-    /// tick of the file system's clock may count as one.
+    /// A number that differs after a change of the folder, by any process; nil if it cannot be examined. Two changes
+    /// within a tick of the file system's clock may count as one.
     public var changeStamp: Int? {
         var status = stat()
         guard unsafe fstat(folderDescriptor, &status) == 0 else { return nil }
@@ -156,8 +156,7 @@ public final class PartFolder: Sendable {
     /// - Returns: Whether the body is kept. If not, it stays where it is.
     public func storePart(_ head: PartHead) -> Bool {
         guard let body = BodyStatus(path: head.bodyPath), body.matches(head), body.size >= Self.minimumKeptBytes,
-            let name = head.keyDigests.first,
-            let bytes = head.encoded()
+            let name = head.keyDigests.first, let bytes = head.encoded()
         else { return false }
         for name in head.keyDigests.reversed() {
             guard replaceFile(bytes, as: "\(name).head", in: folderDescriptor) else { return false }
@@ -178,11 +177,11 @@ public final class PartFolder: Sendable {
         public var sha256: String?
     }
 
-    /// Moves a body to an attempt, and drops one that is not as its description says.
+    /// Moves a body to an attempt, and drops one that does not match its description.
     ///
     /// - Parameters:
     ///   - names: Names to look for, the best first.
-    ///   - maximumBytes: Most bytes that the attempt accepts; nil for any number. A longer part stays.
+    ///   - maximumBytes: Maximum number of bytes that the attempt accepts; nil for any number. A longer part stays.
     ///   - path: Path to which the body moves, on the same file system.
     ///   - id: As for `recordHead`.
     /// - Returns: Nil if there is none.
@@ -226,7 +225,7 @@ public final class PartFolder: Sendable {
         return nil
     }
 
-    /// Number of the bytes of a body that count. After a boot these are the bytes of the last checkpoint: what was written
+    /// Number of the bytes of a body that count. After a boot these are the bytes of the last checkpoint: bytes written
     /// later may not have reached the disk.
     func usableBytes(of body: BodyStatus, head: PartHead) -> (bytes: Int, sha256: String?)? {
         var count: (bytes: Int, sha256: String?) = (body.size, nil)

@@ -56,7 +56,7 @@ extension StoreFolder {
 
     /// Acquires the lock.
     ///
-    /// - Throws: `StoreError`; its kind says whether another process holds the lock.
+    /// - Throws: `StoreError`; its kind shows whether another process holds the lock.
     public func acquireLock() throws(StoreError) -> LockFile {
         let taken: LockFile?
         do throws(SystemError) {

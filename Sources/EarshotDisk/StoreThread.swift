@@ -5,16 +5,16 @@ internal import Synchronization
 public final class StoreThread<Backend: StoreBackend>: Sendable {
     private let pendingRequests = Mutex<[Backend.Request]>([])
     private let queue: DispatchQueue
-    /// Keeper, used only on `queue`; nil before it is created.
+    /// Backend, used only on `queue`; nil before it is created.
     private let backend = Mutex<Backend?>(nil)
-    /// Pause before a keeper that is behind goes on.
+    /// Pause before a backend with pending work continues.
     private let retryPauseMilliseconds: Int
     /// Whether that pause runs.
     private let isRetryScheduled = Mutex(false)
 
     /// - Parameters:
-    ///   - retryPauseMilliseconds: pause before a keeper that is behind goes on. A second: a full disk or a lock seldom ends
-    ///     sooner.
+    ///   - retryPauseMilliseconds: Pause before a backend with pending work continues. A second: a full disk or a lock
+    ///     seldom ends sooner.
     ///   - makeBackend: Called on the thread. Requests wait until it returns.
     public init(
         _ label: String, retryPauseMilliseconds: Int = 1_000, makeBackend: @escaping @Sendable () -> sending Backend
@@ -36,10 +36,10 @@ public final class StoreThread<Backend: StoreBackend>: Sendable {
         if isFirst { queue.async { [self] in carryOutPendingRequests() } }
     }
 
-    /// Blocks until the keeper has executed all submitted requests and tried rejected changes again.
+    /// Blocks until the backend has executed all submitted requests and tried rejected changes again.
     public func finish() { queue.sync { carryOutPendingRequests(withoutPause: true) } }
 
-    /// - Parameter withoutPause: whether a keeper that is behind goes on without a pause.
+    /// - Parameter withoutPause: Whether a backend with pending work continues without a pause.
     private func carryOutPendingRequests(withoutPause: Bool = false) {
         let taken = pendingRequests.withLock { requests in
             let taken = requests

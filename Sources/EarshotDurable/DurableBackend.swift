@@ -44,7 +44,7 @@ final class DurableBackend: StoreBackend {
 
     // MARK: Opening
 
-    /// - Throws: `StoreError` of the kind `foreign`. After other errors this process has no durable requests.
+    /// - Throws: `StoreError` of the kind `incompatible`. After other errors this process has no durable requests.
     private func open() throws(StoreError) -> Set<String> {
         do {
             bodies = try BodyFolder(folder.bodiesPath)
@@ -200,7 +200,7 @@ final class DurableBackend: StoreBackend {
 
     private func writeTransaction(_ requests: inout [DurableRequest]) {
         guard !requests.isEmpty || hasPendingWork else { return }
-        let bodiesTaken = storeBodyFiles(of: requests)
+        let isBodyStored = storeBodyFiles(of: requests)
         do {
             guard let table else { throw StoreError("there is no table") }
             guard table.isInPlace else {
@@ -210,7 +210,7 @@ final class DurableBackend: StoreBackend {
             try table.transaction {
                 for id in undeletedRequestIDs { try deleteRequest(id, table, &changes) }
                 for (index, request) in requests.enumerated() {
-                    try carryOut(request, hasFile: bodiesTaken[index], table, &changes)
+                    try carryOut(request, hasFile: isBodyStored[index], table, &changes)
                 }
             }
             totalCostBytes = changes.costBytes
@@ -221,8 +221,10 @@ final class DurableBackend: StoreBackend {
             if table != nil { reportFault(error) }
             refuseRequests(requests)
         }
-        removeUnreferencedFiles(
-            requests.compactMap { if case .storeResult(_, let end, _?) = $0 { end.sha256 } else { nil } })
+        let digests: [String] = requests.compactMap { request in
+            if case .storeResult(_, let end, _?) = request { end.sha256 } else { nil }
+        }
+        removeUnreferencedFiles(digests)
         requests = []
     }
 
@@ -274,9 +276,9 @@ final class DurableBackend: StoreBackend {
         }
     }
 
-    private func reopenRequest(_ id: UInt64, _ acceptedAt: Int64, _ table: DurableTable, _ changes: inout Changes)
-        throws
-    {
+    private func reopenRequest(
+        _ id: UInt64, _ acceptedAt: Int64, _ table: DurableTable, _ changes: inout Changes
+    ) throws {
         guard let held = try table.storedResult(of: id), let head = try table.reopen(id, acceptedAt: acceptedAt)
         else {
             changes.answers.append(.reopened(id: id, head: nil))
@@ -307,7 +309,7 @@ final class DurableBackend: StoreBackend {
         }
     }
 
-    /// Removes those of the given files that no row names.
+    /// Removes those of the files that no row names.
     private func removeUnreferencedFiles(_ sums: [String]) {
         guard !sums.isEmpty, let table else { return }
         do {

@@ -1,7 +1,7 @@
 /// Requests from a loop to the thread of durable requests. Results arrive in the order of the requests.
 public enum DurableRequest: Sendable {
-    /// Stores a request: `stored` or `refused`. Its principal, nil for the administrator; time in seconds since 1970; the
-    /// head of its FETCH.
+    /// Stores a request: `stored` or `refused`. Its principal, nil for the administrator; time in seconds since 1970;
+    /// the head of its FETCH.
     case store(id: UInt64, principal: String?, acceptedAt: Int64, head: [UInt8])
     /// Stores the result of a request: `resultRecorded`. A body file is passed as a descriptor, which is closed.
     case storeResult(id: UInt64, DurableEnd, file: Int32?)

@@ -3,7 +3,7 @@ public import EarshotLoop
 
 /// Persistent store of durable requests on a dedicated thread.
 ///
-/// A loop submits requests in order, and takes results from `answers`; the first is `opened`. Requests that arrive
+/// A loop submits requests in order, and takes results from `answers`; the first is `tableOpened`. Requests that arrive
 /// together form one transaction, so that many cost no more flushes than one.
 public final class DurableStore: Sendable {
     /// Results; readable while some are pending.

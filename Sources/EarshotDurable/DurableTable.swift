@@ -13,7 +13,7 @@ struct DurableTable {
     let isNew: Bool
 
     /// Opens the database, and creates it if needed.
-    /// - Throws: `StoreError` of the kind `incompatibleError` for a table that this version cannot read; errors of SQLite.
+    /// - Throws: `StoreError` of the kind `incompatible` for a table that this version cannot read; errors of SQLite.
     init(_ path: String) throws {
         database = try Database(path)
         // Every commit is flushed, so that it survives a power failure.
@@ -42,8 +42,8 @@ struct DurableTable {
                 + " --durable-folder, or --no-durable", .incompatible)
     }
 
-    /// Schema. `principal` is nil for the administrator. `ended` is the head of the terminal, nil before the request has
-    /// ended; `length` and `sha256` describe its body.
+    /// Schema. `principal` is nil for the administrator. `ended` is the head of the terminal, nil before the request
+    /// has ended; `length` and `sha256` describe its body.
     private static let schema = """
         CREATE TABLE request (
             id INTEGER PRIMARY KEY,
@@ -60,8 +60,8 @@ struct DurableTable {
 
     /// Estimated overhead of a row in bytes.
     private static let rowOverheadBytes = 256
-    /// Size of a row as counted toward the limit. Computed, so that a damaged row cannot have an impossible one: a length
-    /// is counted only for a body file, which has that length.
+    /// Size of a row as counted toward the limit. Computed, so that a damaged row cannot have an impossible one: a
+    /// length is counted only for a body file, which has that length.
     private static let costExpression = """
         (\(rowOverheadBytes) + length(head) + iif(ended IS NULL, 0,
             length(ended) + iif(body IS NULL, iif(sha256 IS NULL, 0, length), length(body))))
@@ -99,12 +99,12 @@ struct DurableTable {
             try database.forEach(sql, values) { row in
                 let file = row.text(7)
                 let head = row.bytes(2) ?? []
-                rows.append(
-                    DurableRow(
-                        id: UInt64(bitPattern: row.int64(0)), acceptedAt: row.int64(1), fetchHead: head,
-                        principal: row.text(3), hasEnded: row.bool(4),
-                        resultSummary: DurableRow.Summary(terminalStart: row.bytes(5) ?? []),
-                        bodyFile: file, bodyFileBytes: file == nil ? 0 : row.int(6), resultBytes: row.int(8)))
+                let durableRow = DurableRow(
+                    id: UInt64(bitPattern: row.int64(0)), acceptedAt: row.int64(1), fetchHead: head,
+                    principal: row.text(3), hasEnded: row.bool(4),
+                    resultSummary: DurableRow.Summary(terminalStart: row.bytes(5) ?? []), bodyFile: file,
+                    bodyFileBytes: file == nil ? 0 : row.int(6), resultBytes: row.int(8))
+                rows.append(durableRow)
                 bytes += head.count
                 if bytes >= Self.maximumSliceHeadBytes { throw SliceIsFull() }
             }

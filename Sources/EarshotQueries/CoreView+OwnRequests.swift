@@ -4,14 +4,13 @@ internal import HeapModule
 
 /// The list of requests for a principal other than the administrator.
 ///
-/// Record numbers would tell how many requests others have. So its pages follow the names of handlers and IDs.
+/// Record numbers would reveal how many requests others have. So its pages follow the names of handlers and IDs.
 extension CoreView {
     /// Writes the requests of a principal by the names of their handlers, then by their IDs.
     ///
-    /// A page examines the handlers of at most `maximumExaminedRequestsPerPage` requests. So it may be empty, and have a next one all
-    /// the same. O(requests of the examined handlers).
+    /// A page examines the handlers of at most `maximumExaminedRequestsPerPage` requests. So it may be empty, and have
+    /// a next one all the same. O(requests of the examined handlers).
     func writeRequests(_ page: QueryPage, of principal: Handle<Principal>, to json: inout JSONText) {
-        let most = page.limit ?? WireLimits.queryEntries
         let after = page.cursor.map { RequestCursor($0) }
         let order = records.handlers.handlersInNameOrder
         var position = records.handlers.namePosition(
@@ -20,13 +19,13 @@ extension CoreView {
         json.member("requests") { json in
             json.list { json in
                 let end = json.bytes.count + records.limits.maximumQueryPageBytes
-                var room = most
+                var room = page.limit ?? WireLimits.queryEntries
                 var examined = 0
                 while let handler = order[position], records.handlers[handler].principal == principal,
                     page.handler?.matches(records.handlers[handler].id) ?? true
                 {
                     let name = records.handlers[handler].id.description
-                    // One more than the page holds tells whether there is a next page.
+                    // One more than the page holds shows whether there is a next page.
                     let found = requests(of: handler, after: after?.request(in: name), page.state, atMost: room + 1)
                     for interest in found {
                         guard room > 0, json.bytes.count < end else { return }
@@ -47,16 +46,16 @@ extension CoreView {
         if let cursor { json.member("requests-next", cursor.cursorText) }
     }
 
-    /// Requests of a handler in the byte order of their IDs, at most `most`.
+    /// Requests of a handler in the byte order of their IDs, at most `limit`.
     private func requests(
-        of handler: Handle<HandlerEntry>, after: RequestCursor.Start?, _ state: RequestState?, atMost most: Int
+        of handler: Handle<HandlerEntry>, after: RequestCursor.Start?, _ state: RequestState?, atMost limit: Int
     ) -> [Handle<Interest>] {
         var found = Heap<ListedRequest>()
         for interest in records.handlers.requests(of: handler) where !records.isAwaitingRemoval(interest) {
             let listed = ListedRequest(id: records.requests[interest].request.description, interest: interest)
             if let after, !after.admits(listed.id) { continue }
             if let state, state != self.state(of: interest) { continue }
-            if found.count < most {
+            if found.count < limit {
                 found.insert(listed)
             } else if let last = found.max, listed < last {
                 found.replaceMax(with: listed)

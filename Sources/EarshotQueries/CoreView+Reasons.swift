@@ -10,9 +10,7 @@ extension CoreView {
     private static let namedHandlers = 5
 
     /// - Parameter seesAll: whether the reason may count the requests of all principals.
-    func writeWaitReason(
-        _ key: HandlerKey, _ request: RequestID, seesAll: Bool, to json: inout JSONText
-    ) {
+    func writeWaitReason(_ key: HandlerKey, _ request: RequestID, seesAll: Bool, to json: inout JSONText) {
         json.member("handler", key.id.description)
         json.member("request", request.description)
         guard let number = records.handlers.handle(of: key),
@@ -72,11 +70,11 @@ extension CoreView {
         case .queued: writeWaitReason(ofQueued: interest, leaf, seesAll: seesAll, to: &json)
         case .claiming: writeWaitReason(ofClaiming: leaf, to: &json)
         case .running(let worker):
-            let isResuming = records.workers[worker].leases[records.currentAttempt(of: leaf)]?.resumedBytes ?? 0 > 0
+            let lease = records.workers[worker].leases[records.currentAttempt(of: leaf)]
+            let isResuming = lease?.resumedBytes ?? 0 > 0
             json.member("reason", isResuming ? "a worker resumes its partial body" : "a worker transfers it")
             json.member("worker", records.workers[worker].workerProcessID)
-            json.member(
-                "received", records.workers[worker].leases[records.currentAttempt(of: leaf)]?.receivedBytes ?? 0)
+            json.member("received", lease?.receivedBytes ?? 0)
         case .backingOff:
             writeWait(for: "retry", reason: "an attempt failed; the broker retries after a delay", to: &json)
             json.member("retry-in-ms", (records.flights.backOffEnds[leaf] ?? now).milliseconds(since: now))
@@ -87,12 +85,11 @@ extension CoreView {
 
     private func writeWaitReason(ofClaiming flight: Handle<Flight>, to json: inout JSONText) {
         guard let cluster = records.clusterState else { return }
+        let localFlight = LocalFlight(records.flights.name(of: flight).reference)
         if !cluster.value.book.isMember {
             writeWait(
                 for: "engine", reason: "the engine of the cluster is unreachable; the broker waits for it", to: &json)
-        } else if cluster.value.book.claims[LocalFlight(records.flights.name(of: flight).reference)]?.isFetchedElsewhere
-            == true
-        {
+        } else if cluster.value.book.claims[localFlight]?.isFetchedElsewhere == true {
             writeWait(for: "node", reason: "another node of the cluster fetches it", to: &json)
         } else {
             writeWait(for: "cluster", reason: "the cluster assigns it to a node when its origin has room", to: &json)
@@ -109,12 +106,10 @@ extension CoreView {
     private func writeWaitReason(
         ofQueued interest: Handle<Interest>, _ flight: Handle<Flight>, seesAll: Bool, to json: inout JSONText
     ) {
-        let pool = records.originGovernor.origins[
-            records.originGovernor.scopes[records.flights[flight].originScope].origin
-        ].workerPool
-        let slots = records.workers.slotCount(of: pool)
-        let rateSource = classDeterminingInterest(of: flight, for: interest)
         let scope = records.originGovernor.scopes[records.flights[flight].originScope]
+        let pool = records.originGovernor.origins[scope.origin].workerPool
+        let slots = records.workers.slotCount(of: pool)
+        let classSource = classDeterminingInterest(of: flight, for: interest)
         if records.isDraining {
             writeWait(for: "next-broker", reason: "the broker is draining and starts no transfers", to: &json)
         } else if records.workers.isAwaitingEarlierProcesses {
@@ -132,25 +127,24 @@ extension CoreView {
             records.originGovernor.origins[scope.origin].admitsTransfer(.high)
         {
             writeWait(
-                for: "isolation", reason: "its workers died; it runs in isolation, after other such requests", to: &json
-            )
-        } else if let rateSource, records.quotaUse.isTransferQuotaFull(records.principal(of: rateSource)) {
-            writeWait(for: "quota", reason: "its user has reached the setting transfers-per-user", to: &json)
-            json.member("running", records.quotaUse.currentUse(by: records.principal(of: rateSource)).transfers)
-            json.member("limit", records.quotaUse.limits.transfers)
-        } else if let rateSource {
-            writeOriginWaitReason(
-                to: records.requests[rateSource].priority, of: records.flights[flight].originScope, slots,
-                seesAll: seesAll,
+                for: "isolation", reason: "its workers died; it runs in isolation, after other such requests",
                 to: &json)
+        } else if let classSource, records.quotaUse.isTransferQuotaFull(records.principal(of: classSource)) {
+            writeWait(for: "quota", reason: "its user has reached the setting transfers-per-user", to: &json)
+            json.member("running", records.quotaUse.currentUse(by: records.principal(of: classSource)).transfers)
+            json.member("limit", records.quotaUse.limits.transfers)
+        } else if let classSource {
+            writeOriginWaitReason(
+                for: records.requests[classSource].priority, of: records.flights[flight].originScope, slots,
+                seesAll: seesAll, to: &json)
         } else if let owner = records.requests[interest].owner {
             writeDeliveryWindowWait(of: owner, to: &json)
         }
-        if let rateSource { writeEffectiveClass(from: rateSource, for: interest, seesAll: seesAll, to: &json) }
+        if let classSource { writeEffectiveClass(from: classSource, for: interest, seesAll: seesAll, to: &json) }
     }
 
     private func writeOriginWaitReason(
-        to priority: PriorityClass, of number: Handle<OriginScope>, _ slots: PoolSlotCounts, seesAll: Bool,
+        for priority: PriorityClass, of number: Handle<OriginScope>, _ slots: PoolSlotCounts, seesAll: Bool,
         to json: inout JSONText
     ) {
         let scope = records.originGovernor.scopes[number]
@@ -240,10 +234,10 @@ extension CoreView {
                 }
             }
         }
-        let most = counts.map { (handler: $0.key, name: records.handlers[$0.key].id.description, running: $0.value) }
+        let busiest = counts.map { (handler: $0.key, name: records.handlers[$0.key].id.description, running: $0.value) }
             .sorted { ($1.running, $0.name) < ($0.running, $1.name) }
         json.member("running-for") { json in
-            json.array(most.prefix(Self.namedHandlers)) { json, one in
+            json.array(busiest.prefix(Self.namedHandlers)) { json, one in
                 json.object { json in
                     json.member("handler", one.name)
                     writePrincipal(of: one.handler, for: PrincipalTable.administrator, to: &json)
@@ -259,14 +253,14 @@ extension CoreView {
     /// Returns the interest that determines a flight's class: the one with the highest class that can be served now.
     /// Prefers `own` among equals. O(interests).
     private func classDeterminingInterest(of flight: Handle<Flight>, for own: Handle<Interest>) -> Handle<Interest>? {
-        var rateSource = isServed(own) ? own : nil
+        var classSource = isServed(own) ? own : nil
         for other in records.flights.interests(of: flight) where isServed(other) {
-            guard rateSource.map({ records.requests[$0].priority < records.requests[other].priority }) ?? true else {
+            guard classSource.map({ records.requests[$0].priority < records.requests[other].priority }) ?? true else {
                 continue
             }
-            rateSource = other
+            classSource = other
         }
-        return rateSource
+        return classSource
     }
 
     private func isServed(_ interest: Handle<Interest>) -> Bool {
@@ -275,18 +269,18 @@ extension CoreView {
     }
 
     private func writeEffectiveClass(
-        from rateSource: Handle<Interest>, for own: Handle<Interest>, seesAll: Bool, to json: inout JSONText
+        from classSource: Handle<Interest>, for own: Handle<Interest>, seesAll: Bool, to json: inout JSONText
     ) {
-        json.member("effective-class", records.requests[rateSource].priority.name)
-        json.member("class-is-own", rateSource == own)
+        json.member("effective-class", records.requests[classSource].priority.name)
+        json.member("class-is-own", classSource == own)
         let principal = records.handlers[records.requests[own].handler].principal
-        let other = records.requests[rateSource].handler
-        guard rateSource != own, seesAll || records.handlers[other].principal == principal else { return }
+        let other = records.requests[classSource].handler
+        guard classSource != own, seesAll || records.handlers[other].principal == principal else { return }
         json.member("class-from") { json in
             json.object { json in
                 json.member("handler", records.handlers[other].id.description)
                 writePrincipal(of: other, for: principal, to: &json)
-                json.member("request", records.requests[rateSource].request.description)
+                json.member("request", records.requests[classSource].request.description)
             }
         }
     }

@@ -4,9 +4,11 @@ internal import EarshotWire
 
 /// The list of requests in answers to QUERY, for the administrator. `CoreView+OwnRequests` has that of others.
 extension CoreView {
-    /// Writes requests of all principals for the administrator, by record number, so that a request that exists during all pages is in exactly one of them.
+    /// Writes requests of all principals for the administrator, by record number, so that a request that exists during
+    /// all pages is in exactly one of them.
     ///
-    /// A page examines at most `maximumExaminedRequestsPerPage` records. So it may be empty, and have a next one all the same.
+    /// A page examines at most `maximumExaminedRequestsPerPage` records. So it may be empty, and have a next one all
+    /// the same.
     func writeRequests(_ page: QueryPage, to json: inout JSONText) {
         let bound = records.requests.placeBound
         let filter = RequestFilter(page, records.handlers)
@@ -88,9 +90,8 @@ extension CoreView {
                 json.member("attempts", Int(records.flights[leaf].assignedAttemptCount))
                 if case .running(let worker) = records.flights[leaf].phase {
                     json.member("worker", records.workers[worker].workerProcessID)
-                    json.member(
-                        "received", records.workers[worker].leases[records.currentAttempt(of: leaf)]?.receivedBytes ?? 0
-                    )
+                    let lease = records.workers[worker].leases[records.currentAttempt(of: leaf)]
+                    json.member("received", lease?.receivedBytes ?? 0)
                 }
             } else {
                 writeRequestEnd(of: interest, to: &json)

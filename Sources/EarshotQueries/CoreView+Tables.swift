@@ -37,9 +37,7 @@ extension CoreView {
 
     /// Writes handlers in the byte order of their names: those of a principal, and for the administrator those of all
     /// principals, its own first. A filter selects among its own.
-    func writeHandlers(
-        _ page: QueryPage, for principal: Handle<Principal>, seesAll: Bool, to json: inout JSONText
-    ) {
+    func writeHandlers(_ page: QueryPage, for principal: Handle<Principal>, seesAll: Bool, to json: inout JSONText) {
         let isOfAll = seesAll && page.handler == nil
         let after =
             page.cursor.map { HandlerCursor($0, for: principal) } ?? HandlerCursor(principal: principal, name: "")
@@ -83,8 +81,8 @@ extension CoreView {
 
     /// Writes origins by record number, so that an origin that exists during all pages is in exactly one of them.
     func writeOrigins(_ page: QueryPage, to json: inout JSONText) {
-        let most = (page.limit ?? WireLimits.queryEntries) + 1
-        let listed = Array(records(of: records.originGovernor.origins, after: page).prefix(most))
+        let limit = (page.limit ?? WireLimits.queryEntries) + 1
+        let listed = Array(records(of: records.originGovernor.origins, after: page).prefix(limit))
         let scopes = self.scopesByOrigin(of: listed)
         writePage(
             "origins", page, of: listed, to: &json, cursor: { $0.description },
@@ -92,9 +90,8 @@ extension CoreView {
                 let scopes = scopes[origin, default: []]
                 json.object { json in
                     json.member("origin", records.originGovernor.origins[origin].origin.description)
-                    if let name = records.principals.name(
-                        of: records.workerPools[records.originGovernor.origins[origin].workerPool].principal)
-                    {
+                    let pool = records.originGovernor.origins[origin].workerPool
+                    if let name = records.principals.name(of: records.workerPools[pool].principal) {
                         json.member("principal", name.description)
                     }
                     json.member("running", Int(records.originGovernor.origins[origin].runningTransferCount))
@@ -186,7 +183,7 @@ extension CoreView {
 
 /// End of a page of handlers: the name of its last one, and the principal of that.
 ///
-/// The text is a handler's name. For another principal it is `/NUMBER/NAME`, which no handler is called.
+/// The text is a handler's name. For another principal it is `/NUMBER/NAME`, which is no handler's name.
 struct HandlerCursor: Equatable {
     /// Number of the principal.
     let principal: Int

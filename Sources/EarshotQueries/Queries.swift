@@ -4,8 +4,8 @@ internal import EarshotWire
 /// Answers to QUERY, as JSON, composed from the tables of the core.
 ///
 /// A session without the rights of the administrator learns of the handlers of its principal only.
-/// `Principals.administratorOnlyDetail` refuses the tables of the whole bus. A new query is a case of `Query` in EarshotWire, with its
-/// words there, and a case of the switch below.
+/// `Principals.administratorOnlyDetail` refuses the tables of the whole bus. A new query is a case of `Query` in
+/// EarshotWire, with its words there, and a case of the switch below.
 public enum Queries {
     /// Returns the answer to a query.
     @Sendable
@@ -108,8 +108,8 @@ extension CoreView {
         json.member("requests") { writeRequestCounts(of: requests, to: &$0) }
     }
 
-    /// Whether new requests for http and https can be served: admission is open, a worker accepts jobs, no place is lost,
-    /// the gateway is in no crash loop, and the node of a cluster does not wait for its engine.
+    /// Whether new requests for http and https can be served: admission is open, a worker accepts jobs, no place is
+    /// lost, the gateway is in no crash loop, and the node of a cluster does not wait for its engine.
     private var isReady: Bool {
         !records.isDraining && records.limits.acceptsNewRequests
             && records.workers.slotCount(of: WorkerPool.webPoolHandle).totalSlots > 0

@@ -88,7 +88,8 @@ public struct ReplyReader: Sendable {
         return value
     }
 
-    /// Parses one element. Returns nil if its bytes are incomplete, and `.some(nil)` for an array whose elements follow.
+    /// Parses one element. Returns nil if its bytes are incomplete, and `.some(nil)` for an array whose elements
+    /// follow.
     private mutating func nextElement() throws(MalformedReply) -> Reply?? {
         guard position < receivedBytes.count else { return .none }
         let type = receivedBytes[position]
@@ -134,8 +135,9 @@ public struct ReplyReader: Sendable {
     }
 
     /// Parses a decimal number without a plus sign.
-    private static func parseNumber(_ text: ArraySlice<UInt8>, in range: ClosedRange<Int>) throws(MalformedReply) -> Int
-    {
+    private static func parseNumber(
+        _ text: ArraySlice<UInt8>, in range: ClosedRange<Int>
+    ) throws(MalformedReply) -> Int {
         guard text.first != UInt8(ascii: "+"), let number = Int(String(decoding: text, as: UTF8.self)),
             range.contains(number)
         else { throw MalformedReply() }

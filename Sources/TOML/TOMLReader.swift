@@ -10,7 +10,8 @@ package struct TOMLReader {
         package let message: String
     }
 
-    /// Maximum number of names in a header, and of names and arrays around a value. A rule of an origin needs three names.
+    /// Maximum number of names in a header, and of names and arrays around a value. A rule of an origin needs three
+    /// names.
     private static let maximumDepth = 32
 
     /// U+FEFF in UTF-8, with which some programs begin a text.
@@ -355,7 +356,8 @@ package final class TOMLTable {
     /// Keys in the order of the file.
     package private(set) var keys: [String] = []
     var definition: Definition
-    /// By the bytes of the key: Swift's strings are also equal if they differ in their bytes, and those of TOML are not.
+    /// By the bytes of the key: Swift's strings are also equal if they differ in their bytes, and those of TOML are
+    /// not.
     private var values: [[UInt8]: TOMLValue] = [:]
 
     init(_ definition: Definition) { self.definition = definition }

@@ -2,11 +2,12 @@ internal import DequeModule
 
 /// Memory shared by the connections of one socket: unsent output and incomplete incoming frames.
 ///
-/// A frame of more than `unreservedFrameBytes` is read only after all of its bytes are reserved, so that each frame being read can
-/// be completed. Processes take turns, and waiting connections are not read, so the kernel's buffer stops the sender.
+/// A frame of more than `unreservedFrameBytes` is read only after all of its bytes are reserved, so that each frame
+/// being read can be completed. Processes take turns, and waiting connections are not read, so the kernel's buffer
+/// stops the sender.
 ///
-/// One process holds at most half of the capacity. If several users share it (``hasOtherUsers``), each holds at most a quarter
-/// with all of its processes, and the administrator at most three quarters.
+/// One process holds at most half of the capacity. If several users share it (``hasOtherUsers``), each holds at most a
+/// quarter with all of its processes, and the administrator at most three quarters.
 public final class ConnectionMemory {
     /// Holder of reservations.
     public struct Owner: Hashable {
@@ -123,14 +124,14 @@ public final class ConnectionMemory {
     /// Returns whether the bytes fit. With nothing reserved any frame fits, because a connection bounds its frames.
     private func hasRoom(for bytes: Int, _ entry: Account, of user: UInt32?) -> Bool {
         let quarter = totalFrameCapacityBytes / 4
-        let most = !hasOtherUsers ? totalFrameCapacityBytes : user == nil ? totalFrameCapacityBytes - quarter : quarter
+        let share = !hasOtherUsers ? totalFrameCapacityBytes : user == nil ? totalFrameCapacityBytes - quarter : quarter
         return Self.fits(bytes, beside: reservedBytes, in: totalFrameCapacityBytes)
             && Self.fits(bytes, beside: entry.reservedBytes, in: totalFrameCapacityBytes / 2)
-            && Self.fits(bytes, beside: reservedBytesByUser[user] ?? 0, in: most)
+            && Self.fits(bytes, beside: reservedBytesByUser[user] ?? 0, in: share)
     }
 
-    private static func fits(_ bytes: Int, beside reserved: Int, in most: Int) -> Bool {
-        reserved == 0 || bytes <= most - reserved
+    private static func fits(_ bytes: Int, beside reserved: Int, in capacity: Int) -> Bool {
+        reserved == 0 || bytes <= capacity - reserved
     }
 
     private func grantToWaiters() {

@@ -48,7 +48,7 @@ internal import EarshotLoop
         return (outcome, count == room)
     }
 
-    /// Consumes the next bytes and returns them. `passed + wanted` is at most `totalBytes`.
+    /// Consumes the next bytes and returns them. `passed + wanted` is at most `count`.
     ///
     /// - Parameter passed: Number of bytes before them to discard.
     mutating func takeBytes(_ wanted: Int, discarding passed: Int = 0) -> [UInt8] {
@@ -74,7 +74,7 @@ internal import EarshotLoop
         return moved
     }
 
-    /// Discards the next bytes. `dropped` is at most `totalBytes`.
+    /// Discards the next bytes. `dropped` is at most `count`.
     mutating func discard(_ dropped: Int) {
         start += dropped
         if start == end { (start, end) = (0, 0) }
@@ -97,8 +97,8 @@ enum NextFrame {
     case frame(Frame.Header, isWhole: Bool)
 }
 
-/// Memory of an empty ``InputBuffer``, shared by the connections of one port. malloc(3) consolidates its free lists each
-/// time an allocation of this size is freed.
+/// Memory of an empty ``InputBuffer``, shared by the connections of one port. malloc(3) consolidates its free lists
+/// each time an allocation of this size is freed.
 @safe final class SpareBuffer {
     private var memory: UnsafeMutableRawBufferPointer?
 

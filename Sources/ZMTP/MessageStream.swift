@@ -169,11 +169,11 @@ public final class MessageStream {
     }
 
     /// Reads directly into an incomplete frame if enough of it is missing; nil otherwise.
-    private func readFrame(_ most: Int) -> (UnixSocket.TransferResult, isFull: Bool)? {
+    private func readFrame(_ maximumBytes: Int) -> (UnixSocket.TransferResult, isFull: Bool)? {
         guard inputBuffer.count == 0, let filled = partialFrame?.filledBytes, let room = partialFrame?.bytes.count,
             room - filled >= Self.minimumDirectReadBytes, var frame = partialFrame.take()
         else { return nil }
-        let end = min(room, filled + max(most, Self.minimumDirectReadBytes))
+        let end = min(room, filled + max(maximumBytes, Self.minimumDirectReadBytes))
         let outcome = unsafe frame.bytes.withUnsafeMutableBytes {
             unsafe UnixSocket.receive(descriptor, into: UnsafeMutableRawBufferPointer(rebasing: $0[filled..<end]))
         }

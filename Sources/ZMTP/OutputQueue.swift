@@ -3,8 +3,8 @@ internal import EarshotLoop
 
 /// Output not yet accepted by the kernel.
 ///
-/// Small messages are concatenated, so that one call writes many. A long body is written without a copy, and a part of a
-/// file without reading it.
+/// Small messages are concatenated, so that one call writes many. A long body is written without a copy, and a part of
+/// a file without reading it.
 struct OutputQueue: ~Copyable {
     /// Minimum length of a body that is not copied, in bytes. A separate system call costs about as much as copying
     /// this many bytes, and recipients of one body share its memory.
@@ -16,7 +16,7 @@ struct OutputQueue: ~Copyable {
 
     private struct Piece {
         var bytes: [UInt8] = []
-        /// Part of a file, sent in place of `unsentBytes`.
+        /// Part of a file, sent in place of `bytes`.
         var file: FilePart?
         /// Messages that end in this piece.
         var messageCount = 0
@@ -27,7 +27,7 @@ struct OutputQueue: ~Copyable {
         /// Length in bytes.
         var count: Int { file?.count ?? bytes.count }
 
-        /// Writes the bytes after the first `sentBytesOfFirstPiece` ones.
+        /// Writes the bytes after the first `sent` ones.
         func write(to descriptor: Int32, after sent: Int) -> UnixSocket.TransferResult {
             if let file { return file.send(to: descriptor, after: sent) }
             return unsafe bytes.withUnsafeBytes {
@@ -81,10 +81,9 @@ struct OutputQueue: ~Copyable {
                 closePiece()
                 unsentBytes += body.count
                 replyBytes += isReply ? body.count : 0
-                pieces.append(
-                    Piece(
-                        bytes: body, messageCount: 1, replyCount: isReply ? 1 : 0, replyBytes: isReply ? body.count : 0)
-                )
+                let piece = Piece(
+                    bytes: body, messageCount: 1, replyCount: isReply ? 1 : 0, replyBytes: isReply ? body.count : 0)
+                pieces.append(piece)
                 return
             }
             lastPiece.bytes += body
@@ -123,7 +122,7 @@ struct OutputQueue: ~Copyable {
 
     /// Writes until the queue is empty or the kernel accepts no more.
     ///
-    /// - Returns: `.bytes` if the queue is empty, otherwise the reason.
+    /// - Returns: `.bytesTransferred` if the queue is empty, otherwise the reason.
     mutating func write(to descriptor: Int32) -> UnixSocket.TransferResult {
         while true {
             let isLast = pieces.isEmpty

@@ -4,7 +4,7 @@ internal import CLibZMQ
 ///
 /// Without one, a server with CURVE accepts every client key.
 public struct Authentication: ~Copyable {
-    /// Question of a server whose client has proved that it owns a key.
+    /// Request of a server whose client has proved that it owns a key.
     public struct Request: Equatable, Sendable {
         /// Name of the server's socket: ``CurveServer/domain``.
         public let domain: String

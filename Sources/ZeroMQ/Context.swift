@@ -63,7 +63,7 @@ enum ZeroMQLibrary {
 
 /// Failed libzmq call, with its error number.
 ///
-/// Errors of normal operation (`EAGAIN`, `EHOSTUNREACH`, `EINTR`) are never thrown: see ``Socket/receiveFrame()`` and
+/// Errors of normal operation (`EAGAIN`, `EHOSTUNREACH`, `EINTR`) are never thrown: see ``Socket/receive()`` and
 /// ``SendOutcome``.
 public struct ZeroMQError: Error, Equatable, CustomStringConvertible {
     /// Name of the `zmq_…` function that failed.

@@ -76,7 +76,7 @@ public struct Monitor: ~Copyable {
         if !monitoredSocket.isClosed { unsafe zmq_socket_monitor(monitoredSocket.pointer, nil, 0) }
     }
 
-    /// Returns the next event, or nil without one. libzmq is asked only for the kinds in ``Event/Kind``.
+    /// Returns the next event, or nil without one. libzmq reports only the kinds in ``Event/Kind``.
     public func next() throws(ZeroMQError) -> Event? {
         while true {
             guard let head = try socket.receive() else { return nil }
@@ -93,9 +93,7 @@ public struct Monitor: ~Copyable {
     private static func decodeEvent(_ head: borrowing MessageFrame) -> Event? {
         guard head.count >= 6 else { return nil }
         let (number, value) = unsafe head.withUnsafeBytes { bytes in
-            unsafe (
-                bytes.loadUnaligned(as: UInt16.self), bytes.loadUnaligned(fromByteOffset: 2, as: Int32.self)
-            )
+            unsafe (bytes.loadUnaligned(as: UInt16.self), bytes.loadUnaligned(fromByteOffset: 2, as: Int32.self))
         }
         return eventKinds.first { $0.number == Int32(number) }.map { Event(kind: $0.kind, value: value) }
     }

@@ -2,7 +2,7 @@ internal import CLibZMQ
 
 /// Frames of one received message. The storage is reused, so that receiving allocates nothing.
 ///
-/// See ``Socket/receiveFrame(into:)``. An index outside `0..<count` is a programming error.
+/// See ``Socket/receive(into:)``. An index outside `0..<count` is a programming error.
 @safe public struct Multipart: ~Copyable {
     /// `capacity + 1` initialized frames; the last one receives surplus frames.
     private let frames: UnsafeMutablePointer<zmq_msg_t>

@@ -1,8 +1,8 @@
 internal import CLibZMQ
 internal import Glibc
 
-/// ZeroMQ socket. It is used by one thread at a time, and closed with this value. It lingers only if its options say
-/// so.
+/// ZeroMQ socket. It is used by one thread at a time, and closed with this value. It lingers only if its options
+/// permit it.
 public struct Socket: ~Copyable {
     /// Socket types that Earshot and its tests use.
     public enum Kind: Equatable, Sendable {
@@ -30,9 +30,7 @@ public struct Socket: ~Copyable {
     /// ``readiness()`` once more before sleeping.
     public let descriptor: Int32
 
-    static func make(
-        _ kind: Kind, in context: ContextHandle, _ options: SocketOptions
-    ) throws(ZeroMQError) -> Socket {
+    static func make(_ kind: Kind, in context: ContextHandle, _ options: SocketOptions) throws(ZeroMQError) -> Socket {
         let type =
             switch kind {
             case .router: ZMQ_ROUTER
@@ -102,8 +100,8 @@ extension Socket {
 
     /// Receives one complete message into `parts`, replacing its contents; false if none is available. Does not block.
     ///
-    /// Frames beyond the capacity of `parts` are discarded and counted in ``Multipart/surplusFrames``. libzmq delivers a
-    /// message only after all of its frames arrived, so they were all in memory: only a limit of this process bounds
+    /// Frames beyond the capacity of `parts` are discarded and counted in ``Multipart/surplusFrames``. libzmq delivers
+    /// a message only after all of its frames arrived, so they were all in memory: only a limit of this process bounds
     /// them.
     public func receive(into parts: inout Multipart) throws(ZeroMQError) -> Bool {
         parts.removeAll()

@@ -42,10 +42,10 @@ struct EarshotWebCommand: ParsableCommand {
     var runtime: String?
 
     static func main() {
-        main(
-            (1..<max(1, Int(build_argument_count()))).compactMap { index in
-                unsafe build_arguments()[index].map { unsafe String(cString: $0) }
-            })
+        let arguments = (1..<max(1, Int(build_argument_count()))).compactMap { index in
+            unsafe build_arguments()[index].map { unsafe String(cString: $0) }
+        }
+        main(arguments)
     }
 
     func validate() throws {
@@ -81,8 +81,7 @@ struct EarshotWebCommand: ParsableCommand {
         let manager = try ServiceManager.takeFromEnvironment()
         let signals = try SignalSource([SIGINT, SIGTERM])
         let loop = try EventLoop()
-        let server = try WebServer(
-            RuntimeFolder(named: runtime), at: address, token: token, hosts: host, loop: loop)
+        let server = try WebServer(RuntimeFolder(named: runtime), at: address, token: token, hosts: host, loop: loop)
         var isOver = false
         let registration = try loop.add(signals.descriptor, .readable) { _ in
             while signals.nextSignal() != nil { isOver = true }

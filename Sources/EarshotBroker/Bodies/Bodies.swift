@@ -32,8 +32,8 @@ final class Bodies {
 
     func releaseBody(_ id: BodyID) { inlineBodies[id] = nil }
 
-    /// Spills an inline body until its name is released. A body that cannot be written stays in memory under both names,
-    /// and the error is thrown.
+    /// Spills an inline body until its name is released. A body that cannot be written stays in memory under both
+    /// names, and the error is thrown.
     func spill(_ id: BodyID, toFileNamed name: String) throws(SystemError) {
         guard let body = inlineBodies[id] else { return }
         do throws(SystemError) {

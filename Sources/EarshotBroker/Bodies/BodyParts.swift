@@ -4,11 +4,11 @@ internal import EarshotWire
 internal import Glibc
 internal import Logging
 
-/// The broker's side of the folder of parts: the descriptions of the bodies that grow in its spool, by the names of their
-/// files.
+/// The broker's side of the folder of parts: the descriptions of the bodies that grow in its spool, by the names of
+/// their files.
 ///
-/// A thread writes these descriptions and keeps the bounds of the folder. Moves of bodies happen on the loop, in the order of
-/// the core's actions: each is a rename(2) and a small file.
+/// A thread writes these descriptions and keeps the bounds of the folder. Moves of bodies happen on the loop, in the
+/// order of the core's actions: each is a rename(2) and a small file.
 final class BodyParts {
     private enum Request: Sendable {
         case recordDescription(GrowingBody)
@@ -17,8 +17,8 @@ final class BodyParts {
         case replaceFolder(PartFolder)
     }
 
-    /// Carries out the requests on the thread. A sweep waits for a second and for ten times the time of the last one, since
-    /// each reads the whole folder.
+    /// Carries out the requests on the thread. A sweep waits for a second and for ten times the time of the last one,
+    /// since each reads the whole folder.
     private final class Backend: StoreBackend {
         private var folder: PartFolder
         private let totalsMailbox: Mailbox<PartFolder.Totals>
@@ -57,8 +57,9 @@ final class BodyParts {
             self.pendingSweep = nil
             let duration = ContinuousClock().measure {
                 folder.removePrivateSpools()
-                totalsMailbox.put(
-                    folder.enforceBounds(maximumBytes: pendingSweep.limit, maximumAgeSeconds: pendingSweep.seconds))
+                let totals = folder.enforceBounds(
+                    maximumBytes: pendingSweep.limit, maximumAgeSeconds: pendingSweep.seconds)
+                totalsMailbox.put(totals)
             }
             sweepPauseSeconds = Int((duration * 10).components.seconds)
         }
@@ -73,7 +74,7 @@ final class BodyParts {
     private struct GrowingBody: Sendable {
         enum Source: Sendable {
             case newTransfer(PartKeys, PartDescription)
-            /// Of a lent part: names and boot stay.
+            /// Part that the folder assigned to an attempt. Its keys and boot stay.
             case resumedPart(PartHead)
         }
 
@@ -134,7 +135,7 @@ final class BodyParts {
         if let latest = totalsMailbox.takeAll().last { folderTotals = latest }
     }
 
-    func sharesFileSystem(withSpool: String) -> Bool { folder.sharesFileSystem(withSpool: withSpool) }
+    func sharesFileSystem(withSpool path: String) -> Bool { folder.sharesFileSystem(withSpool: path) }
 
     /// Completes all writes.
     func finish() { thread.finish() }
@@ -215,12 +216,9 @@ final class BodyParts {
 
     /// Moves a part to the file of an attempt.
     func assignPart(matching keys: PartKeys, maximumBytes: Int?, toFile file: String) -> PartFolder.AssignedPart? {
-        guard
-            let assigned = folder.assignPart(
-                named: folder.partNames(for: keys), maximumBytes: maximumBytes, to: path(of: file), as: file)
-        else {
-            return nil
-        }
+        let names = folder.partNames(for: keys)
+        guard let assigned = folder.assignPart(named: names, maximumBytes: maximumBytes, to: path(of: file), as: file)
+        else { return nil }
         growingBodies[file] = GrowingBody(
             descriptionID: file, path: assigned.head.bodyPath, source: .resumedPart(assigned.head))
         return assigned

@@ -38,7 +38,7 @@ struct MemoryCache {
         self.limitBytes = limitBytes
     }
 
-    /// Returns the variants of a key and marks it as used; nil if the index must be asked.
+    /// Returns the variants of a key and marks it as used; nil if only the index has them.
     mutating func answers(forKey key: CacheDigest) -> [Answer]? {
         guard let entry = entries[key] else { return nil }
         markUsed(key)

@@ -8,9 +8,9 @@ internal import ZMTP
 
 /// Folder of body files: one file for each content, named by its SHA-256.
 ///
-/// Workers write unfinished files, each in a folder of its own: the sandbox of a worker permits no other one, so it cannot read
-/// or change bodies of other workers, nor finished ones. Only this type renames files, so that the two never race.
-/// `SpoolName` has the names. They are used relative to an opened folder, without following links.
+/// Workers write unfinished files, each in a folder of its own: the sandbox of a worker permits no other one, so it
+/// cannot read or change bodies of other workers, nor finished ones. Only this type renames files, so that no two
+/// renames race. `SpoolName` has the names. They are used relative to an opened folder, without following links.
 final class SpoolFiles {
     /// Closes descriptors on a thread.
     private final class FileCloser: StoreBackend {
@@ -58,7 +58,8 @@ final class SpoolFiles {
     /// Path of the lock file. It is watched, because removing the folder removes it first.
     var lockPath: String { "\(path)/\(Self.lockName)" }
 
-    /// Whether the path still refers to the open folder, this process still holds its lock, and no folder of a worker is missing.
+    /// Whether the path still refers to the open folder, this process still holds its lock, and no folder of a worker
+    /// is missing.
     var isInPlace: Bool {
         isFolderInPlace
             && workerPids.allSatisfy {
@@ -94,12 +95,12 @@ final class SpoolFiles {
         return free.overflow ? .max : free.partialValue
     }
 
-    /// Looks whether its disk has less than `least` free bytes.
+    /// Checks whether its disk has less than `minimumBytes` free.
     ///
-    /// - Returns: the free bytes if it has, and had more at the last look.
-    func newFreeSpaceShortage(below least: Int) -> Int? {
+    /// - Returns: The free bytes if it has, and had more at the last check; nil otherwise.
+    func newFreeSpaceShortage(below minimumBytes: Int) -> Int? {
         let (free, wasShort) = (freeBytes ?? .max, isShortOfFreeSpace)
-        isShortOfFreeSpace = free < least
+        isShortOfFreeSpace = free < minimumBytes
         return isShortOfFreeSpace && !wasShort ? free : nil
     }
 
@@ -134,8 +135,8 @@ final class SpoolFiles {
         return (folder, lock)
     }
 
-    /// Takes the lock. Another bus of the user may have it for some milliseconds, to take over partial bodies. Waits only at the
-    /// start, before there is a loop.
+    /// Takes the lock. Another bus of the user may have it for some milliseconds, to take over partial bodies. Waits
+    /// only at the start, before there is a loop.
     private static func acquireLock(_ path: String, attempts: Int) throws(SystemError) -> LockFile? {
         for attempt in 1...attempts {
             if let lock = try LockFile.acquire("\(path)/\(lockName)") { return lock }
@@ -180,12 +181,13 @@ final class SpoolFiles {
         return rename(name, to: kept) ? status.st_size : nil
     }
 
+    /// Renames a file.
+    ///
     /// - Returns: Whether the file existed.
     @discardableResult
     func rename(_ name: String, to other: String) -> Bool {
-        unsafe renameat(
-            folderDescriptor, SpoolName.relativePath(of: name), folderDescriptor, SpoolName.relativePath(of: other))
-            == 0
+        let (oldPath, newPath) = (SpoolName.relativePath(of: name), SpoolName.relativePath(of: other))
+        return unsafe renameat(folderDescriptor, oldPath, folderDescriptor, newPath) == 0
     }
 
     /// Renames a file that its receiver owns from then on.
@@ -198,7 +200,7 @@ final class SpoolFiles {
 
     /// Writes a file under the name of its content.
     ///
-    /// - Parameter expected: the name by a worker's report; nil for none.
+    /// - Parameter expected: Name that a worker reported; nil for none.
     /// - Returns: That name; nil if the report is wrong, or if the disk does not accept the file.
     func writeContent(_ bytes: [UInt8], expectedName expected: String? = nil) -> String? {
         let name = SHA256.digest(of: bytes.span).hex
@@ -258,7 +260,7 @@ final class SpoolFiles {
         return bytes
     }
 
-    /// Opens a part of a file for sending, and asks the kernel to read the bytes after it ahead. The file is opened for
+    /// Opens a part of a file for sending, and has the kernel read the bytes after it ahead. The file is opened for
     /// each part, so that a reader holds no descriptor between its READs.
     ///
     /// - Returns: At most `byteCount` bytes from `offset`; nil if there are none.
@@ -348,8 +350,8 @@ final class SpoolFiles {
         Set(unfinishedFiles().map(\.pid)).filter { !ProcessDescriptor.hasEnded(pid: $0) }
     }
 
-    /// Unfinished files by their paths, each with its process and attempt; without an attempt for files of the broker's own,
-    /// and for others in the folders of workers.
+    /// Unfinished files by their paths, each with its process and attempt; without an attempt for files of the broker's
+    /// own, and for others in the folders of workers.
     private func unfinishedFiles() -> [(path: String, pid: Int32, attempt: AttemptID?)] {
         ((try? entryNames()) ?? []).flatMap { name -> [(path: String, pid: Int32, attempt: AttemptID?)] in
             guard let pid = SpoolName.workerPID(ofFolder: name) else {

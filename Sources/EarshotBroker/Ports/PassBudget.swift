@@ -3,8 +3,8 @@ internal import ZMTP
 
 /// Work that a port does in one pass: each peer has a turn, until the budget is spent.
 ///
-/// If several users share the port, each causes a quarter of the work at most, and the administrator three. So a message of one
-/// user waits for a pass at most, however many connections another one has.
+/// If several users share the port, each causes a quarter of the work at most, and the administrator three quarters. So
+/// a message of one user waits for a pass at most, however many connections another one has.
 struct PassBudget {
     /// Maximum number of messages, commands and discarded frames processed in one pass, so that a port never starves
     /// the other one or the timers.
@@ -48,9 +48,8 @@ struct PassBudget {
     /// - Parameter rest: the unused part of it.
     mutating func spend(_ turn: Turn, unused rest: Turn, by user: UInt32?) {
         // A turn without input has a cost, too.
-        let (usedItems, usedBytes) = (
-            max(1, turn.remainingItems - rest.remainingItems), turn.remainingBytes - rest.remainingBytes
-        )
+        let usedItems = max(1, turn.remainingItems - rest.remainingItems)
+        let usedBytes = turn.remainingBytes - rest.remainingBytes
         remainingItems -= usedItems
         remainingBytes -= usedBytes
         guard isSharedPort else { return }
@@ -69,7 +68,7 @@ extension ClientMessage {
         case .subscribe, .unsubscribe, .removeHandlers: 4
         // Each of its cookies takes some microseconds.
         case .storeCookies(_, _, let fields): 1 + fields.count { $0 == UInt8(ascii: "\n") } / 4
-        // Fields are compared with those of other requests: as many in the time of a message.
+        // The broker compares the fields with those of other requests: 512 bytes take as long as a message.
         case .fetch: 1 + headBytes / 512
         default: 1
         }

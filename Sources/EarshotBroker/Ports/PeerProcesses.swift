@@ -68,11 +68,12 @@ final class PeerProcesses {
     }
 }
 
-/// Workers or gateways in a sandbox, which get no rights of their user: the kernel does not forbid them to connect to named
-/// Unix sockets. Workers are no clients, and connect once.
+/// Workers or gateways in a sandbox, which get no rights of their user: the kernel does not forbid them to connect to
+/// named Unix sockets. Workers are no clients, and connect once.
 ///
-/// A worker that executes code of a server could otherwise request the content of any file of the user as a certificate, or take
-/// the work of other workers. It cannot start a process with another ID, because its sandbox forbids that.
+/// A worker that executes code of a server could otherwise request the content of any file of the user as a
+/// certificate, or take the work of other workers. It cannot start a process with another ID, because its sandbox
+/// forbids that.
 struct SandboxedProcesses {
     /// Maximum number of ended processes kept. A connection outlives its process until it is accepted.
     private static let maximumEndedProcesses = 16
@@ -105,13 +106,15 @@ struct SandboxedProcesses {
     }
 }
 
-/// Processes of the gateways, whose connections get no rights of the user that runs them: each session proves its principal.
+/// Processes of the gateways, whose connections get no rights of the user that runs them: each session proves its
+/// principal.
 ///
-/// A gateway reads bytes of strangers, and runs as the broker's user. If it executes foreign code, only its process ID tells
-/// it from other programs of that user. It cannot start a process with another ID, because its sandbox forbids that.
+/// A gateway reads bytes of strangers, and runs as the broker's user. If it executes foreign code, only its process ID
+/// distinguishes it from other programs of that user. It cannot start a process with another ID, because its sandbox
+/// forbids that.
 ///
-/// The supervisor names each gateway before that accepts a connection. So a look-up that reads the supervisor's lines first
-/// knows each gateway that may execute foreign code.
+/// The supervisor names each gateway before it accepts a connection. So a look-up that reads the supervisor's lines
+/// first knows each gateway that may execute foreign code.
 final class GatewayProcesses {
     private var processes = SandboxedProcesses()
     /// Reads pending lines of the supervisor.

@@ -89,7 +89,8 @@ struct PortBounds {
     /// Number of unread replies, and of their bytes, at which the broker stops reading from a peer.
     var maximumUnreadReplies = Int.max
     var maximumReplyBytes = Int.max
-    /// Unsent bytes of all peers, and of replies among them, above which `guaranteedBytesPerPeer` replaces the bounds of each peer.
+    /// Unsent bytes of all peers, and of replies among them, above which `guaranteedBytesPerPeer` replaces the bounds
+    /// of each peer.
     var maximumTotalBytes = Int.max
     var maximumTotalReplyBytes = Int.max
     /// Unsent bytes that each peer is always allowed, and at which a full peer accepts messages again.
@@ -108,11 +109,9 @@ struct PortBounds {
     /// 256 KiB the unsent parts take at most a mebibyte.
     static let forClients = PortBounds(
         maximumUnsentMessages: 16_384, maximumUnsentDeliveries: 8_192, maximumTerminalBytes: 16 << 20,
-        maximumProgressBytes: 256 << 10, maximumDataBytes: 768 << 10,
-        maximumUnreadReplies: 8_192,
+        maximumProgressBytes: 256 << 10, maximumDataBytes: 768 << 10, maximumUnreadReplies: 8_192,
         maximumReplyBytes: 1 << 20, maximumTotalBytes: 64 << 20, maximumTotalReplyBytes: 16 << 20,
-        incompleteFrameBytes: 17 << 20,
-        bytesPerCountedMessage: 4_096)
+        incompleteFrameBytes: 17 << 20, bytesPerCountedMessage: 4_096)
 
     /// Workers: their slots bound their messages, and two of the longest bodies can arrive at once.
     ///
@@ -122,8 +121,8 @@ struct PortBounds {
     }
 }
 
-/// Connections of users that are not permitted, until each has got an answer that its program can show, and the log of all
-/// refused connections.
+/// Connections of users that are not permitted, until each has got an answer that its program can show, and the log of
+/// all refused connections.
 struct RefusedPeers {
     /// Maximum number of them at a time. Others are closed without an answer, so refused users occupy no more places.
     private static let maximumAnsweredPeers = 16

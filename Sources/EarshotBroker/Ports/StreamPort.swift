@@ -31,8 +31,8 @@ final class StreamPort {
 
     typealias Peer = PortPeer
 
-    /// Send buffer of a connection with pulled bodies, in bytes: two parts, so that the next one is sent while the client
-    /// stores the first.
+    /// Send buffer of a connection with pulled bodies, in bytes: two parts, so that the next one is sent while the
+    /// client stores the first.
     private static let dataSendBufferBytes: Int32 = 512 << 10
     /// Time for a connection to close by itself after the end of its process, which a forked child can outlive. Also
     /// the time for the last message of a closed connection.
@@ -218,7 +218,7 @@ final class StreamPort {
         if peer.isReported { _ = handle(.lost(peer: peer.number, pid: peer.pid, process: process)) }
     }
 
-    /// Gives a peer a turn in the next pass.
+    /// Schedules a turn of a peer in the next pass.
     func scheduleTurn(_ peer: PortPeer) {
         guard !peer.isInReadyQueue else { return }
         peer.isInReadyQueue = true
@@ -379,17 +379,16 @@ final class StreamPort {
         }
     }
 
-    private func isBelowLimit(_ most: Int, stream: MessageStream) -> Bool {
-        stream.unsentMessages < bounds.maximumUnsentDeliveries
-            && stream.unsentBytes
-                < (memory.unsentBytes < bounds.maximumTotalBytes ? most : bounds.guaranteedBytesPerPeer)
+    private func isBelowLimit(_ maximumBytes: Int, stream: MessageStream) -> Bool {
+        let limit = memory.unsentBytes < bounds.maximumTotalBytes ? maximumBytes : bounds.guaranteedBytesPerPeer
+        return stream.unsentMessages < bounds.maximumUnsentDeliveries && stream.unsentBytes < limit
     }
 
     private func hasUnreadReplies(_ stream: MessageStream) -> Bool {
-        let most =
+        let maximumBytes =
             memory.unsentReplyBytes < bounds.maximumTotalReplyBytes
             ? bounds.maximumReplyBytes : bounds.guaranteedBytesPerPeer
-        return stream.unsentReplyBytes >= most || stream.unsentReplies >= bounds.maximumUnreadReplies
+        return stream.unsentReplyBytes >= maximumBytes || stream.unsentReplies >= bounds.maximumUnreadReplies
     }
 
     /// Sends the messages queued in this pass.
@@ -413,14 +412,15 @@ extension StreamPort {
     /// Whether a peer may have sent more than its last turn processed.
     func mayHaveUnreadInput(_ number: UInt64) -> Bool { peers[number]?.isInReadyQueue ?? false }
 
-    /// Reads no further message of a peer, whose last one is still being carried out. Its loss is reported after them.
+    /// Stops reading from a peer whose last message is still being carried out. Its loss is reported after its
+    /// messages.
     func pauseReading(_ number: UInt64) {
         guard let peer = peers[number], !peer.isReadingPaused else { return }
         peer.isReadingPaused = true
         pausedPeers.append(number)
     }
 
-    /// Reads messages of held peers again.
+    /// Resumes reading from paused peers.
     ///
     /// - Parameter isBusy: Whether a peer's last message is still being carried out.
     func resumeReading(unless isBusy: (UInt64) -> Bool) {
@@ -476,6 +476,6 @@ enum PortEvent {
     case message(peer: UInt64, head: [UInt8], body: [UInt8]?)
     /// A message with more frames than the protocol allows.
     case excessFrames(peer: UInt64, head: [UInt8])
-    /// `pid`: process ID of the peer; 0 if unknown. `liveProcess`: handle of the process if it is still alive.
+    /// `pid`: process ID of the peer; 0 if unknown. `process`: handle of the process if it is still alive.
     case lost(peer: UInt64, pid: Int32, process: ProcessDescriptor?)
 }

@@ -8,7 +8,7 @@ internal import Glibc
 
 /// The broker's side of the cache: responses in memory, and outstanding requests to the cache's thread.
 ///
-/// A set with 8 bytes for each cached key answers misses without asking the thread.
+/// A set with 8 bytes for each cached key answers misses without the thread.
 final class BrokerCache {
     /// Maximum bytes of responses in memory.
     private static let memoryCacheBytes = 32 << 20
@@ -80,9 +80,9 @@ final class BrokerCache {
         store.finishBeforeExit()
     }
 
-    // MARK: Questions
+    // MARK: Lookups and reads
 
-    /// Returns the stored variants for a request; nil if the thread must be asked, whose answer comes later.
+    /// Returns the stored variants for a request; nil if the thread looks them up, whose answer comes later.
     func lookUpVariants(for flight: FlightName, key: CacheKey, request: HTTPRequest) -> [CacheVariant]? {
         let digest = CacheDigest(key, salt: salt)
         if let answers = memory.answers(forKey: digest) {
@@ -97,7 +97,7 @@ final class BrokerCache {
         return nil
     }
 
-    /// Returns the body of a stored response, or a range of it; nil if the thread must be asked, whose answer comes later.
+    /// Returns the body of a stored response, or a range of it; nil if the thread reads it, whose answer comes later.
     func readBody(for flight: FlightName, entry: CacheEntryID, range: Range<Int>?) -> [UInt8]? {
         unreportedUses.append(entry.rawValue)
         if unreportedUses.count >= Self.usesPerReport { reportUses() }
@@ -131,9 +131,8 @@ final class BrokerCache {
             if let file { Glibc.close(file) }
             return
         }
-        let answer = MemoryCache.Answer(
-            variant: variant, varyKeyDigest: CacheDigest.variantDigest(variant.response.varyKey, salt: salt), body: body
-        )
+        let varyKeyDigest = CacheDigest.variantDigest(variant.response.varyKey, salt: salt)
+        let answer = MemoryCache.Answer(variant: variant, varyKeyDigest: varyKeyDigest, body: body)
         if memory.contains(digest) {
             memory.updateAnswers(forKey: digest) { answers in
                 answers.removeAll { $0.varyKeyDigest == answer.varyKeyDigest }
@@ -148,9 +147,9 @@ final class BrokerCache {
         pendingStoreTotals.files += file == nil ? 0 : 1
         let item = CacheItem(
             entry: variant.entryID.rawValue, key: digest, url: key.url.description,
-            isPrivate: !key.trustScope.isCredentialFree,
-            variant: answer.varyKeyDigest, response: variant.response, length: variant.length, sha256: variant.sha256,
-            body: file == nil ? body ?? [] : nil, owner: owner?.description ?? "")
+            isPrivate: !key.trustScope.isCredentialFree, variant: varyKeyDigest, response: variant.response,
+            length: variant.length, sha256: variant.sha256, body: file == nil ? body ?? [] : nil,
+            owner: owner?.description ?? "")
         store.submit(.store(item, file: file))
     }
 

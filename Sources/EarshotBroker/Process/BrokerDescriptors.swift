@@ -10,7 +10,7 @@ public struct BrokerDescriptors: Equatable, Sendable {
     private static let descriptorsPerWorker = 3
     /// A connection, and a watch of its process.
     private static let descriptorsPerClient = 2
-    /// Connections without which no command could ask for the status beside a program that fetches.
+    /// Connections without which no command could query the status beside a program that fetches.
     private static let minimumClients = 2
 
     /// Limit of the process.
@@ -20,9 +20,9 @@ public struct BrokerDescriptors: Equatable, Sendable {
     /// - Parameter processLimit: Limit of the process.
     /// - Throws: `DescriptorShortage` for a limit with which no broker can serve.
     public init(processLimit: Int, workerCount: Int) throws {
-        let least = Self.minimumProcessLimit(workerCount: workerCount)
-        guard processLimit >= least else {
-            throw DescriptorShortage(descriptorLimit: processLimit, requiredLimit: least)
+        let minimum = Self.minimumProcessLimit(workerCount: workerCount)
+        guard processLimit >= minimum else {
+            throw DescriptorShortage(descriptorLimit: processLimit, requiredLimit: minimum)
         }
         self.processLimit = processLimit
         self.workerCount = workerCount

@@ -33,8 +33,8 @@ public struct BrokerOptions: Sendable {
     public var workerPids: [Int32] = []
     /// Process IDs of the supervisor's gateways, whose sessions prove their principals.
     public var gatewayPids: [Int32] = []
-    /// Whether removed folders and sockets are noticed at once. Closing the watch takes the kernel up to 14 ms, in which the
-    /// process cannot end.
+    /// Whether removed folders and sockets are noticed at once. Closing the watch takes the kernel up to 14 ms, in
+    /// which the process cannot end.
     public var watchesForRemovedPaths = true
     /// Cluster of the broker; nil for a broker that is alone.
     public var cluster: ClusterMembership?

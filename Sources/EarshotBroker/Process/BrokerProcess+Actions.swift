@@ -8,8 +8,8 @@ internal import Logging
 /// Interpreter of the core's actions: messages, files, cache and durable requests. `BrokerProcess` calls it in each
 /// pass.
 extension BrokerProcess {
-    /// Minimum length of a part of a body that is sent from its file, in bytes. Each such part holds a descriptor while it
-    /// is unsent, so a client that reads nothing holds thirteen at most.
+    /// Minimum length of a part of a body that is sent from its file, in bytes. Each such part holds a descriptor while
+    /// it is unsent, so a client that reads nothing holds thirteen at most.
     private static let minimumFilePartBytes = 65_536
 
     /// Carries out actions until none are left. Sending can report events to the core that cause further actions.
@@ -125,8 +125,8 @@ extension BrokerProcess {
         if workerPort.send(head, body, to: worker.rawValue, as: kind) == .wouldBlock { workerBlocked(worker) }
     }
 
-    /// Sends a worker its limits, with a folder of its own in the spool. A process of another PID namespace has no ID here, and no
-    /// file.
+    /// Sends a worker its limits, with a folder of its own in the spool. A process of another PID namespace has no ID
+    /// here, and no file.
     private func sendLimits(_ limits: WorkerLimits, to worker: WorkerID) {
         var limits = limits
         let pid = workerPort.pid(of: worker.rawValue)
@@ -171,12 +171,8 @@ extension BrokerProcess {
 
     /// Sends a PROGRESS. If the client cannot accept it, the core sends the current progress once it can.
     private func sendUnretainedProgress(to client: ClientID, _ progress: Progress) {
-        guard
-            clientPort.send(BrokerMessage.progress(progress).encoded(), to: client.rawValue, as: .progress)
-                == .wouldBlock
-        else {
-            return
-        }
+        let head = BrokerMessage.progress(progress).encoded()
+        guard clientPort.send(head, to: client.rawValue, as: .progress) == .wouldBlock else { return }
         core.socketRefusedProgress(progress.handler, progress.request, by: client)
         recordRefusedMessage(by: client)
     }

@@ -37,7 +37,7 @@ extension BrokerProcess {
         core.cacheLookupCompleted(flight, variants, now: MonotonicTime(nanoseconds: loop.now.nanoseconds))
     }
 
-    /// Reads the body of a stored answer or a range of it, and reports at once if it is in memory.
+    /// Reads the body of a stored response or a range of it, and reports at once if it is in memory.
     func readFromCache(_ flight: FlightName, _ entry: CacheEntryID, _ range: Range<Int>?) {
         guard let body = cache?.readBody(for: flight, entry: entry, range: range) else { return }
         cache?.hasAnsweredImmediately = true

@@ -15,8 +15,8 @@ extension BrokerProcess {
         let hasStoredRequests: Bool
     }
 
-    /// Opens the store of durable requests, and waits for the list of its files; nil with a log message if that fails and
-    /// the broker refuses durable requests.
+    /// Opens the store of durable requests, and waits for the list of its files; nil with a log message if that fails
+    /// and the broker refuses durable requests.
     ///
     /// - Throws: `BrokerError` if the folder is not trusted, or if only another version can read the store.
     static func openDurableStore(options: BrokerOptions, logger: Logger) throws -> OpenedDurableStore? {
@@ -50,8 +50,8 @@ extension BrokerProcess {
         return nil
     }
 
-    /// Listens to the thread, and begins to load the requests of earlier brokers. The first slice is read after the broker
-    /// is ready.
+    /// Listens to the thread, and begins to load the requests of earlier brokers. The first slice is read after the
+    /// broker is ready.
     func beginRestoring(_ opening: OpenedDurableStore) throws {
         if opening.hasStoredRequests {
             var files: [String: Int] = [:]
@@ -66,12 +66,10 @@ extension BrokerProcess {
         let entries = rows.map { row in
             DurableEntry(
                 id: DurableID(rawValue: row.id), acceptedAt: row.acceptedAt, head: row.fetchHead,
-                principal: row.principal, hasResult: row.hasEnded,
-                failure: row.resultSummary.failure, status: row.resultSummary.status,
-                attempts: row.resultSummary.attempts,
+                principal: row.principal, hasResult: row.hasEnded, failure: row.resultSummary.failure,
+                status: row.resultSummary.status, attempts: row.resultSummary.attempts,
                 file: row.bodyFile.flatMap { spool.length(of: $0) == row.bodyFileBytes ? $0 : nil },
-                fileBytes: row.bodyFileBytes,
-                resultBytes: row.resultBytes)
+                fileBytes: row.bodyFileBytes, resultBytes: row.resultBytes)
         }
         core.durableRowsRead(entries, now: now)
         guard wasLoading, !core.isLoadingDurables else { return }

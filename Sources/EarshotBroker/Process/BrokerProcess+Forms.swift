@@ -4,12 +4,12 @@ internal import EarshotWire
 internal import LibCrypto
 internal import Logging
 
-/// Work on files: before events of workers unfinished files are kept or removed and finished ones named, before a TAKE a
-/// file is renamed, and bodies become files.
+/// Work on files. Before an event of a worker, its unfinished files are kept or removed, and its finished ones renamed.
+/// Before a TAKE, its file is renamed. Bodies that terminals name are written into files.
 extension BrokerProcess {
     /// Does the work that precedes a message.
     ///
-    /// - Returns: the message for the core, a failure if the file is not as the message says, and the inline body.
+    /// - Returns: The message for the core, a failure if the file contradicts the message; and the inline body.
     func carryOutFileWork(
         _ work: WorkerFileOperations, before message: WorkerMessage, _ body: [UInt8]?, by worker: WorkerID
     ) -> (WorkerMessage, [UInt8]?) {
@@ -34,9 +34,7 @@ extension BrokerProcess {
 
     /// Stores a large body of a worker on another machine in a file. The broker computes the hash and ignores that of
     /// DONE.
-    private func storeRemoteBody(
-        _ reported: Completion, _ bytes: [UInt8], isLarge: Bool
-    ) -> (WorkerMessage, [UInt8]?) {
+    private func storeRemoteBody(_ reported: Completion, _ bytes: [UInt8], isLarge: Bool) -> (WorkerMessage, [UInt8]?) {
         var completion = reported
         guard !bytes.isEmpty else {
             completion.sha256 = nil
@@ -84,9 +82,9 @@ extension BrokerProcess {
 
     // MARK: Finished files
 
-    /// Gives a finished file its name, or removes one that no attempt waits for.
+    /// Renames a finished file to its final name, or removes one that no attempt waits for.
     ///
-    /// - Returns: whether the file was as the completion says, which now has its name.
+    /// - Returns: Whether the file matched the completion, which now has the final name.
     private func finishFile(
         _ body: WorkerFileOperations.DoneFileDisposition, _ file: String, _ completion: inout Completion
     ) -> Bool {
@@ -104,7 +102,8 @@ extension BrokerProcess {
         return true
     }
 
-    /// Returns why a file was not adopted, after a look at the spool or a line in the log.
+    /// Returns the reason why a file was not adopted. Checks the folders if the spool lost the file; otherwise logs an
+    /// error.
     private func adoptionFault(_ file: String, of completion: Completion) -> FinishedFileFailure {
         if spool.mayHaveLostFile(file) {
             watchedPaths?.checkPaths()
@@ -120,13 +119,13 @@ extension BrokerProcess {
 
     // MARK: Forms
 
-    /// Writes a body into the spool, which is made again first if it was removed.
+    /// Writes a body into the spool, which is created again first if it was removed.
     ///
-    /// - Returns: the file's name; nil if the disk does not take it.
+    /// - Returns: The file's name; nil if the disk does not accept it.
     private func writeBody(_ bytes: [UInt8], expectedName expected: String? = nil) -> String? {
-        spool.writeContent(bytes, expectedName: expected)
-            ?? (spool.isInPlace || watchedPaths?.checkPaths() != true
-                ? nil : spool.writeContent(bytes, expectedName: expected))
+        if let name = spool.writeContent(bytes, expectedName: expected) { return name }
+        guard !spool.isInPlace, watchedPaths?.checkPaths() == true else { return nil }
+        return spool.writeContent(bytes, expectedName: expected)
     }
 
     /// Writes the file that some terminals name. Without it they are sent as failures.

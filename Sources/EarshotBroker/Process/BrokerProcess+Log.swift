@@ -39,7 +39,8 @@ extension BrokerProcess {
             metadata: ["sandbox": "\(parts)", "reason": "\(parts.missingPartReason ?? "")"])
     }
 
-    /// Logs that the disk of the spool has less free space than the setting `spool-free`, once until it has enough again.
+    /// Logs that the disk of the spool has less free space than the setting `spool-free`, once until it has enough
+    /// again.
     func logLowFreeSpace() {
         let least = core.settings[.spoolFree] ?? 0
         guard let free = spool.newFreeSpaceShortage(below: least) else { return }

@@ -39,8 +39,8 @@ extension BrokerProcess {
         if parts.isFolderRemoved { recreatePartFolder(parts) }
         let hasChanged = parts.enforceBounds(
             maximumBytes: core.settings[.partsSize] ?? 0, maximumAgeSeconds: (core.settings[.partsDays] ?? 0) * 86_400)
-        // Not by the thread's totals, which come a second after the start: meanwhile each start of a transfer would search an
-        // empty folder, at a third of its cost in the broker.
+        // Not by the thread's totals, which come a second after the start: meanwhile each start of a transfer would
+        // search an empty folder, at a third of its cost in the broker.
         if hasChanged { core.hasStoredParts = parts.hasParts }
     }
 
@@ -67,10 +67,10 @@ extension BrokerProcess {
         core.storedPartFound(
             assigned.head.part, bytes: assigned.usableBytes, isVerified: assigned.sha256 == nil, for: job.attempt,
             by: worker)
+        let part = assigned.head.part
         var job = job
         job.resume = Job.Resume(
-            availableBytes: assigned.usableBytes, totalBytes: assigned.head.part.totalBytes,
-            validator: assigned.head.part.validator,
+            availableBytes: assigned.usableBytes, totalBytes: part.totalBytes, validator: part.validator,
             sha256: assigned.sha256)
         return job
     }

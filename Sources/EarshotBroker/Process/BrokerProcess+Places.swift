@@ -20,8 +20,8 @@ extension BrokerProcess {
         return path
     }
 
-    /// Creates the runtime folder or checks the existing one. A supervisor has checked it already, and an earlier broker
-    /// may have opened it to other users.
+    /// Creates the runtime folder or checks the existing one. A supervisor has checked it already, and an earlier
+    /// broker may have opened it to other users.
     static func makeRuntimeFolder(_ options: BrokerOptions) throws(FolderError) {
         if options.supervisorDescriptor == nil, options.settings[.allowedUsers].isEmpty {
             try PrivateFolder.makeOrCheckClosed(options.runtimeFolder)

@@ -4,8 +4,8 @@ internal import EarshotWire
 internal import Glibc
 internal import Logging
 
-/// Workers in sandboxes, and ends of workers. The supervisor, their parent, reports how they ended; this process notices
-/// them itself, before or after that.
+/// Workers in sandboxes, and ends of workers. The supervisor, their parent, reports how they ended; this process
+/// notices them itself, before or after that.
 extension BrokerProcess {
     /// Schemes of the workers that the supervisor starts; the last one is that of bodies of other nodes.
     private static let sandboxedSchemes: Set<String> = ["http", "https", "earshot-node"]
@@ -15,7 +15,7 @@ extension BrokerProcess {
     /// Time for a worker to end after its connection, before it is killed: its end takes some milliseconds.
     private static let workerExitMilliseconds = 100
 
-    /// Time that a broker gives the workers of a dead one to say READY: ten times their longest reconnection delay.
+    /// Time in which the workers of a dead broker must send READY: ten times their longest reconnection delay.
     private static let workerReconnectMilliseconds = 1_000
 
     /// Bars a worker in a sandbox from the clients' socket, and from a second connection as a worker.
@@ -24,8 +24,8 @@ extension BrokerProcess {
         workerPort.admission.barredProcesses.insert(process)
     }
 
-    /// Whether a worker may serve these schemes. One in a sandbox may have been taken over since its first READY, so it serves
-    /// no other schemes than then.
+    /// Whether a worker may serve these schemes. One in a sandbox may have been taken over since its first READY, so it
+    /// serves no other schemes than then.
     func isPermitted(_ ready: Ready, by worker: UInt64) -> Bool {
         let pid = workerPort.pid(of: worker)
         guard workerPort.admission.barredProcesses.containsLiveProcess(pid: pid),
@@ -37,8 +37,8 @@ extension BrokerProcess {
         return false
     }
 
-    /// Delays all starts until each worker that an earlier broker may have had is READY or has ended. Without a supervisor
-    /// these are the processes with unfinished files in the spool.
+    /// Delays all starts until each worker that an earlier broker may have had is READY or has ended. Without a
+    /// supervisor these are the processes with unfinished files in the spool.
     func awaitWorkers(now: MonotonicTime) {
         let pids = options.supervisorDescriptor == nil ? spool.liveWriterPids() : Set(options.workerPids)
         core.recoverFromBrokerDeath(

@@ -19,11 +19,11 @@ public final class BrokerProcess {
     /// Maximum length of a client's frame in bytes: a body, and reserve so that a longer one can be rejected with a
     /// code.
     private static let clientFrameBytes = WireLimits.requestBodyBytes + WireLimits.headBytes
-    /// Free memory that stays with the allocator until a burst has ended: output of one pass to some clients. Without it the output
-    /// of each pass grows in new pages, a fifth of the broker's time.
+    /// Free memory that stays with the allocator until a burst has ended: output of one pass to some clients. Without
+    /// it the output of each pass grows in new pages, a fifth of the broker's time.
     private static let retainedFreeMemoryBytes: Int32 = 2 << 20
-    /// Time in which users' own workers return to a new broker: a second to connect, and the time that their programs have to
-    /// exit.
+    /// Time in which users' own workers return to a new broker: a second to connect, and the time that their programs
+    /// have to exit.
     private static let userWorkerReconnectMilliseconds = 3_000
     /// Maximum time that a supervised broker waits for the end of an earlier one.
     private static let lockTimeoutMilliseconds: Int32 = 2_000
@@ -122,8 +122,8 @@ public final class BrokerProcess {
         let gateways = GatewayProcesses()
         clientPort = try StreamPort(
             try Self.socketPath(options, "bus"), inheritedSocket: options.busDescriptor, loop,
-            frameBytes: Self.clientFrameBytes,
-            bounds: .forClients, connectionLimit: share.maximumClientConnections, gateways: gateways, logger: logger)
+            frameBytes: Self.clientFrameBytes, bounds: .forClients,
+            connectionLimit: share.maximumClientConnections, gateways: gateways, logger: logger)
         // READY and JOB are short. An inline body is at most as long as the setting allows.
         let maximumInlineBytes = SettingName.inlineBytes.storedValueRange.upperBound
         let workerFrameBytes = max(maximumInlineBytes, WireLimits.workerHeadBytes) + 1_024
@@ -370,8 +370,8 @@ public final class BrokerProcess {
         if let read = options.readEngineOptions { cluster?.readLogins(read) }
     }
 
-    /// Applies the settings of the log, and describes the settings to other nodes. The handler of `earshot` has one level for all
-    /// copies of the logger.
+    /// Applies the settings of the log, and describes the settings to other nodes. The handler of `earshot` has one
+    /// level for all copies of the logger.
     func settingsChanged() {
         var logger = logger
         if let index = core.settings[.logLevel],

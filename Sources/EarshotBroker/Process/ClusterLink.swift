@@ -7,11 +7,12 @@ internal import Logging
 /// The node's connection to the engine of its cluster, and attempts to connect to the other nodes.
 final class ClusterLink {
     /// Settings of the load on origins, and of the bodies that other nodes read.
-    private static let sharedLimitNames: Set<String> = Set(
-        [
-            SettingName.originLimit, .originSpacing, .http2, .coolDown, .maximumDecodingRatio, .pageBytes,
-            .shareBetweenUsers,
-        ].map(\.rawValue))
+    private static let sharedLimitNames: Set<String> = {
+        let names: [SettingName] = [
+            .originLimit, .originSpacing, .http2, .coolDown, .maximumDecodingRatio, .pageBytes, .shareBetweenUsers,
+        ]
+        return Set(names.map(\.rawValue))
+    }()
 
     private let engine: EngineClient
     private let probes: PeerProbes
@@ -38,7 +39,7 @@ final class ClusterLink {
 
     func stop() { engine.stop() }
 
-    /// Gives the events of the engine to the core.
+    /// Passes the events of the engine to the core.
     func deliverEvents(to core: inout BrokerCore, now: MonotonicTime) {
         engine.runPass()
         for event in engine.takeEvents() {
@@ -50,8 +51,8 @@ final class ClusterLink {
         for (address, failure) in probes.takeResults() { core.clusterProbeEnded(address, failure: failure, now: now) }
     }
 
-    /// Sends the calls since the last answer. A call of many flights costs the engine a fraction of many calls, and a lone
-    /// request waits for no answer.
+    /// Sends the calls since the last answer. A call of many flights costs the engine a fraction of many calls, and a
+    /// lone request waits for no answer.
     func sendEngineCalls(of core: inout BrokerCore, now: MonotonicTime) {
         if let members = core.takeUncoordinatedMemberCount() {
             logger.warning("fetches without the engine of the cluster", metadata: ["limits-divided-by": "\(members)"])
@@ -75,7 +76,7 @@ final class ClusterLink {
         }
     }
 
-    /// Tells the other nodes digests of the settings that should be equal everywhere: the address policy, limits, rules
+    /// Sends the other nodes digests of the settings that should be equal everywhere: the address policy, limits, rules
     /// for origins, and the version.
     func publishSettingsDigests(of core: inout BrokerCore) {
         let rows = core.settings.rows
@@ -96,7 +97,6 @@ final class ClusterLink {
         core.clusterSettingsChanged(text)
     }
 
-    /// Settings of the load on origins, and of the bodies that other nodes read.
     /// Logs a change of this node's part in the cluster, and bodies of other nodes that it could not read.
     private func logNotice(_ notice: ClusterNotice) {
         switch notice {
@@ -146,13 +146,12 @@ final class ClusterLink {
 }
 
 extension ClusterMembership {
-    /// Facility of the core for its work as a node.
+    /// Services of the core for its work as a node.
     func clusterServices(_ record: NodeRecord, brokerID: UInt64, start: MonotonicTime) -> ClusterServices {
         let keys = engine.keys
         return ClusterServices(
             flightKey: { keys.flightKey(identity: $0) }, originKey: { keys.originKey(name: $0) },
-            address: gatewayAddress, broker: brokerID,
-            members: memberCount, predecessor: record.read(), start: start)
+            address: gatewayAddress, broker: brokerID, members: memberCount, predecessor: record.read(), start: start)
     }
 }
 

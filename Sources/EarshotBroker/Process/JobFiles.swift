@@ -3,8 +3,8 @@ internal import EarshotWire
 
 /// Certificate and key files that jobs name, and the hosts file, as far as each worker has them.
 ///
-/// A worker in a sandbox cannot open them. So the broker reads a file before the first JOB that names it, and again after a change of
-/// the file. It keeps versions only, and no content.
+/// A worker in a sandbox cannot open them. So the broker reads a file before the first JOB that names it, and again
+/// after a change of the file. It keeps versions only, and no content.
 struct JobFiles {
     /// A place of a worker's table.
     private struct SentFile {
@@ -66,10 +66,8 @@ struct JobFiles {
         sentHostsVersion = version
         // Without a file, there is nothing to look up in it.
         let file = try? SmallFile.read(Self.hostsPath, maximumBytes: WireLimits.requestBodyBytes)
-        return (
-            .fileContent(WireLimits.filesPerWorker, path: Self.hostsPath, error: nil), file?.content ?? [],
-            sentFilesByWorker.keys.sorted()
-        )
+        let head = PoolMessage.fileContent(WireLimits.filesPerWorker, path: Self.hostsPath, error: nil)
+        return (head, file?.content ?? [], sentFilesByWorker.keys.sorted())
     }
 
     /// Returns the place of a path: its present one, a free one, or that of the file that was named least recently.

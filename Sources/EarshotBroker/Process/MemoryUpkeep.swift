@@ -21,8 +21,8 @@ final class MemoryUpkeep {
         return true
     }
 
-    /// Sets one timer after a burst of messages, a large removal, or the removal of most records. It returns free memory
-    /// to the system.
+    /// Sets one timer after a burst of messages, a large removal, or the removal of most records. It returns free
+    /// memory to the system.
     ///
     /// - Parameter release: Frees memory before that.
     func scheduleReturn(after release: @escaping () -> Void) {

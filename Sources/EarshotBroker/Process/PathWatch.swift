@@ -10,8 +10,8 @@ internal import Logging
 ///                                             → lost (cannot be created or written; retried after a pause)
 /// ```
 ///
-/// `RemovalWatch` delivers notices of the kernel, so an idle broker does not wake up for checks. Without it, a loss is noticed
-/// at the next use.
+/// `RemovalWatch` delivers notices of the kernel, so an idle broker does not wake up for checks. Without it, a loss is
+/// noticed at the next use.
 final class PathWatch {
     /// One folder or socket.
     struct WatchedPath {

@@ -13,23 +13,23 @@ internal import Logging
 /// | to the broker | the end of a worker: `WorkerExit` |
 /// | to the broker | `report-ends`, `ignore-ends` |
 /// | to the broker | `gateway-proof` and the proof of the gateway |
-/// | to the broker | `gateway-pid` and the process ID of a gateway, before that accepts connections |
+/// | to the broker | `gateway-pid` and the process ID of a gateway, before it accepts connections |
 /// | to the broker | proof, addresses and counts of the HTTP door: `HTTPDoorEvent` |
 /// | to the broker | the principals of all valid keys: lines of them after `keys`, then `keys-end` |
 /// | to the supervisor | the end of a request, after `report-ends` |
 /// | to the supervisor | a setting that a client changed, in the form of SET |
 /// | to the supervisor | the number of accepted workers |
-/// | to the supervisor | `kill-worker` and the process ID of a worker that does not say READY |
+/// | to the supervisor | `kill-worker` and the process ID of a worker that does not send READY |
 ///
 /// The settings replace all changes sent before them, including unsent ones.
 final class SupervisorLink {
     /// Maximum changes that wait for the supervisor: more than all settings, and 1,000 rules for origins and 200 for
-    /// addresses. Only removed rules can exceed it, while the supervisor does not read. The oldest change is dropped, so
-    /// the next broker does not learn it.
+    /// addresses. Only removed rules can exceed it, while the supervisor does not read. The oldest change is dropped,
+    /// so the next broker does not learn it.
     static let maximumUnsentChanges = 2_048
 
-    /// Maximum ends of requests that wait for the supervisor: some milliseconds of a busy bus, and at most 40 MiB of URLs.
-    /// Further ones are dropped and counted, because the broker must not wait for programs.
+    /// Maximum ends of requests that wait for the supervisor: some milliseconds of a busy bus, and at most 40 MiB of
+    /// URLs. Further ones are dropped and counted, because the broker must not wait for programs.
     static let maximumUnsentEndedRequests = 4_096
 
     private let logger: Logger
@@ -114,7 +114,7 @@ final class SupervisorLink {
         sendUnsentMessages()
     }
 
-    /// Asks for the death of a worker that an earlier broker had, now or once the channel has room.
+    /// Requests that the supervisor kill a worker of an earlier broker, now or once the channel has room.
     func requestKill(worker pid: Int32) {
         unsentKillPids.append(pid)
         sendUnsentMessages()
@@ -157,11 +157,8 @@ final class SupervisorLink {
                 onGatewayStart(pid)
             }
         case SupervisorCommand.endOfValidKeyPrincipals:
-            onPrincipalKeys(
-                Set(
-                    pendingLines.flatMap { $0.split(separator: " ").dropFirst() }.compactMap {
-                        PrincipalName(String($0))
-                    }))
+            let names = pendingLines.flatMap { $0.split(separator: " ").dropFirst() }
+            onPrincipalKeys(Set(names.compactMap { PrincipalName(String($0)) }))
             pendingLines = []
         case ChildCrashLoop.endOfCrashLoopsLine:
             onChildFailures(pendingLines.compactMap { ChildCrashLoop(supervisorLine: $0) })

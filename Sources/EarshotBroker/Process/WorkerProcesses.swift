@@ -1,8 +1,8 @@
 internal import EarshotCore
 internal import EarshotLoop
 
-/// Processes of workers: ends of which only one side knows, which are this process, which sees that a process has ended,
-/// and the supervisor, its parent, which knows how.
+/// Ends of worker processes that only one side has noticed: this process, which detects that a process has ended, or
+/// the supervisor, its parent, which knows the cause.
 ///
 /// A process can have been several workers: it connects again when its connection is lost, and is killed nevertheless.
 struct WorkerProcesses {
@@ -17,7 +17,7 @@ struct WorkerProcesses {
     private var killedPids: Set<Int32> = []
     /// Living processes of workers whose connection was lost in this pass.
     var disconnectedProcesses: [WorkerID: ProcessDescriptor] = [:]
-    /// Whether the sandbox of one lacks a part, as the log has it.
+    /// Whether an incomplete sandbox of a worker was logged.
     var hasLoggedIncompleteSandbox = false
 
     /// Notes that this broker kills a process.
@@ -44,9 +44,9 @@ struct WorkerProcesses {
         return true
     }
 
-    /// Takes the supervisor's report.
+    /// Records the supervisor's report about the end of a worker.
     ///
-    /// - Returns: the workers that awaited it, and the report with what this broker did.
+    /// - Returns: The workers that awaited it, and the report, which shows whether this broker killed the process.
     mutating func recordReport(_ end: WorkerExit) -> (workers: [WorkerID], end: WorkerExit) {
         guard let workers = workersAwaitingReport.removeValue(forKey: end.pid) else {
             if unmatchedReports.count < Self.maximumPendingReports { unmatchedReports[end.pid] = end }

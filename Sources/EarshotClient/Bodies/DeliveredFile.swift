@@ -133,8 +133,8 @@ package enum BodyFile {
     }
 }
 
-/// File with the bytes of a body that the broker sends. An unnamed one disappears with this object and the files opened
-/// by ``path``.
+/// File with the bytes of a body that the broker sends. An unnamed one disappears with this object and with the files
+/// opened by ``path``.
 final class ReceivedFile: Sendable, Equatable {
     /// Folders for files without a preferred folder: files in `/var/tmp` do not occupy memory.
     private static let defaultFolders = ["/var/tmp", "/tmp"]
@@ -145,7 +145,7 @@ final class ReceivedFile: Sendable, Equatable {
 
     /// Creates a file.
     ///
-    /// - Parameter folder: preferred folder; nil for that of temporary files.
+    /// - Parameter folder: preferred folder; nil for the folder of temporary files.
     init(preferredFolder folder: String?) {
         var number = ENOENT
         for folder in [folder, Environment.value("TMPDIR")].compactMap(\.self) + Self.defaultFolders {

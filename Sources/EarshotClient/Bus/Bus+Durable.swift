@@ -54,15 +54,16 @@ extension Bus {
 
     /// Repeats a durable request that has failed. Returns when it is pending on disk.
     ///
-    /// The failure must wait for a claim: no subscriber has received it, or all of them left without acknowledging it. The
-    /// request keeps its options, and its times count from now. It has no effect on a request that has not ended.
+    /// The failure must wait for a claim: no subscriber has received it, or all of them left without acknowledging it.
+    /// The request keeps its options, and its times count from now. It has no effect on a request that has not ended.
     ///
     /// - Parameters:
     ///   - id: ID of the request under its handler.
     ///   - handler: name of the handler.
-    /// - Throws: ``BusError`` with ``BusError/Code/unknownRequest`` if no such failure waits, ``BusError/Code/notStored`` if the
-    ///   broker cannot write to its disk, ``BusError/Code/invalidRequest``, ``BusError/Code/idInUse`` if the program
-    ///   already repeats it, ``BusError/Code/noBroker`` or ``BusError/Code/closed``.
+    /// - Throws: ``BusError`` with ``BusError/Code/unknownRequest`` if no such failure waits,
+    ///   ``BusError/Code/notStored`` if the broker cannot write to its disk, ``BusError/Code/invalidRequest``,
+    ///   ``BusError/Code/idInUse`` if the program already repeats it, ``BusError/Code/noBroker`` or
+    ///   ``BusError/Code/closed``.
     public nonisolated(nonsending) func retry(_ id: String, under handler: String) async throws {
         guard let name = HandlerID(handler) else { throw BusError.invalidHandlerName }
         guard let request = RequestID(id) else { throw BusError.invalidRequestID }

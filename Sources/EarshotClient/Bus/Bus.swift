@@ -67,15 +67,15 @@ public final class Bus: Sendable {
 
     private func startLoopThread(_ settings: BusSettings) async throws {
         try await withTaskCancellationHandler {
-            try await withCheckedThrowingContinuation { greeting in
+            try await withCheckedThrowingContinuation { continuation in
                 let (commands, hasEnded) = (commands, hasEnded)
                 do {
                     try BackgroundThread.run {
-                        BusLoop.run(settings, commands, greeting)
+                        BusLoop.run(settings, commands, continuation)
                         hasEnded.change { $0 = true }
                     }
                 } catch {
-                    greeting.resume(throwing: BusError(converting: error))
+                    continuation.resume(throwing: BusError(converting: error))
                 }
             }
         } onCancel: {
@@ -125,7 +125,7 @@ public final class Bus: Sendable {
         return Handler(HandlerState(number, name, isNamed: false), self)
     }
 
-    /// Creates a handler with a given name, which other programs can watch and remove.
+    /// Creates a handler with this name, which other programs can watch and remove.
     ///
     /// Several handlers of one program may share a name: each owns its own requests. Removing the last of them removes
     /// the name on the bus, with the requests of other programs under it.
@@ -182,7 +182,7 @@ public final class Bus: Sendable {
                 if !commands.put(.watch(state, continuation)) { continuation.resume(throwing: BusError.busClosed) }
             }
         } onCancel: {
-            // `fail` covers a subscription that the loop has not seen yet, `endWatch` one that it has.
+            // `fail` covers a subscription that the loop has not received yet, `endWatch` one that it has.
             state.fail(CancellationError())
             commands.put(.endWatch(state))
         }

@@ -29,7 +29,7 @@ enum BusCommand: Sendable {
     case acknowledge(WatchState, DeliveredTerminal, Answer<Void>)
     /// Ends a watch.
     case endWatch(WatchState)
-    /// Requests a census.
+    /// Requests the sizes of the loop's tables.
     case countTables(CheckedContinuation<BusTableSizes, Never>)
     /// Closes the bus.
     case close

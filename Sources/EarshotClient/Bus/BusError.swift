@@ -107,7 +107,7 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
         let known = FailureCode(rawValue: failure.code) ?? .internalError
         isRetryable = known.isRetryable(status: failure.status)
         status = failure.status
-        self.page = errorPage
+        page = errorPage
         attempts = failure.attempts
         retryAfter = failure.retryAfterSeconds.map { .seconds($0) }
         description = failure.detail ?? known.userMessage

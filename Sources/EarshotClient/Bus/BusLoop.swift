@@ -3,7 +3,7 @@ internal import EarshotWire
 
 /// Event loop of a bus: executes commands over a ``ClientConnection`` and delivers the results.
 ///
-/// Each receiver is ended once, by the code that takes it out of `requests`.
+/// The code that takes a receiver out of `requests` completes it, once.
 final class BusLoop {
     /// Maximum wait for the broker's answer to the last message before closing.
     private static let finalAnswerTimeout = Duration.seconds(1)
@@ -38,29 +38,30 @@ final class BusLoop {
     private var brokerAbsenceError: BusError?
     private var closingError = BusError.busClosed
 
-    /// Runs a bus on the calling thread until it closes. Resumes `connectContinuation` after the connection, or with an error.
+    /// Runs a bus on the calling thread until it closes. Resumes `continuation` after the connection, or with an
+    /// error.
     static func run(
-        _ settings: BusSettings, _ commands: Mailbox<BusCommand>, _ greeting: CheckedContinuation<Void, any Error>
+        _ settings: BusSettings, _ commands: Mailbox<BusCommand>, _ continuation: CheckedContinuation<Void, any Error>
     ) {
         SignalSource.blockFileSizeSignal()
         do throws(SystemError) {
             let bus = BusLoop(
-                loop: try EventLoop(), settings: settings, commands: commands, connectContinuation: greeting)
+                loop: try EventLoop(), settings: settings, commands: commands, connectContinuation: continuation)
             bus.serveUntilClosed()
         } catch {
-            greeting.resume(throwing: BusError(converting: error))
+            continuation.resume(throwing: BusError(converting: error))
             for command in commands.close() { command.failAsClosed() }
         }
     }
 
     private init(
         loop: EventLoop, settings: BusSettings, commands: Mailbox<BusCommand>,
-        connectContinuation greeting: CheckedContinuation<Void, any Error>
+        connectContinuation: CheckedContinuation<Void, any Error>
     ) {
         self.loop = loop
         self.settings = settings
         self.commands = commands
-        self.connectContinuation = greeting
+        self.connectContinuation = connectContinuation
     }
 
     private func serveUntilClosed() {
@@ -71,7 +72,7 @@ final class BusLoop {
             // Runs before the connection's hook, which then sends the messages in the same pass.
             _ = loop.addHook { [unowned self] in
                 carryOutCommands()
-                return connection == nil ? permittedRest() : .untilEvent
+                return connection == nil ? sleepLimit() : .untilEvent
             }
             try connectToConfiguredBroker()
             try loop.run()
@@ -123,10 +124,10 @@ final class BusLoop {
             guard let privateBroker else { return }
             do { try connect(privateBroker.folder) } catch { stopLoop(with: BusError(converting: error)) }
         case .ended:
-            stopLoop(
-                with: BusError(
-                    .noBroker, "The private broker ended unexpectedly: connect again to start another one.",
-                    isRetryable: true))
+            let error = BusError(
+                .noBroker, "The private broker ended unexpectedly: connect again to start another one.",
+                isRetryable: true)
+            stopLoop(with: error)
         }
     }
 
@@ -143,13 +144,13 @@ final class BusLoop {
             bodies: settings.bodies, loop: loop
         ) { [unowned self] event in handleEvent(event) }
         // Runs after the connection's hook: tasks resumed there may have added commands.
-        _ = loop.addHook { [unowned self] in permittedRest() }
+        _ = loop.addHook { [unowned self] in sleepLimit() }
     }
 
     /// Whether the broker keeps the session while the bus is disconnected.
     private var hasLease: Bool { settings.lease.map { $0 > .zero } ?? (network != nil) }
 
-    private func permittedRest() -> EventLoop.SleepLimit { commands.prepareToSleep() ? .untilEvent : .noSleep }
+    private func sleepLimit() -> EventLoop.SleepLimit { commands.prepareToSleep() ? .untilEvent : .noSleep }
 
     /// Ends the loop after this pass.
     private func stopLoop(with error: BusError) {
@@ -231,8 +232,7 @@ final class BusLoop {
         case .countTables(let continuation):
             let tableSizes = BusTableSizes(
                 handlers: handlers.count, handlerNames: openNames.count, requests: requests.count,
-                watches: watches.count,
-                isDisconnected: !isConnected)
+                watches: watches.count, isDisconnected: !isConnected)
             continuation.resume(returning: tableSizes)
         case .close: close()
         }
@@ -312,9 +312,9 @@ final class BusLoop {
 
     /// - Parameter old: all open requests of the handler; nil if unknown.
     /// - Returns: false if the removal is refused, because too many wait for a connection.
-    private func sendRemoval(of removal: HandlerPattern, _ answer: Answer<Int>?, _ old: [RequestKey]? = nil) -> Bool {
-        guard connection?.remove(removal, old) == true else { return false }
-        openAnswers.addRemoval(removal, answer)
+    private func sendRemoval(of pattern: HandlerPattern, _ answer: Answer<Int>?, _ old: [RequestKey]? = nil) -> Bool {
+        guard connection?.remove(pattern, old) == true else { return false }
+        openAnswers.addRemoval(pattern, answer)
         return true
     }
 
@@ -346,7 +346,7 @@ final class BusLoop {
         }
     }
 
-    /// Removes a request from the tables. The caller must end the returned receiver.
+    /// Removes a request from the tables. The caller must complete the returned receiver.
     private func removeReceiver(of key: RequestKey) -> Receiver? {
         guard let open = requests.removeValue(forKey: key) else { return nil }
         open.handler.remove(open)
@@ -431,10 +431,9 @@ final class BusLoop {
             startBrokerAbsenceTimer()
         case .draining: break
         case .incompatible:
-            stopLoop(
-                with: BusError(
-                    .version,
-                    "The broker supports another protocol version: restart it from the release of this program."))
+            let error = BusError(
+                .version, "The broker supports another protocol version: restart it from the release of this program.")
+            stopLoop(with: error)
         }
     }
 

@@ -9,8 +9,8 @@ struct OpenAnswers {
         let answer: Answer<Int>?
     }
 
-    /// In the order of sending, which is the order of the answers. While disconnected `ClientCore.maximumUnsentRemovals`
-    /// bounds them.
+    /// In the order of sending, which is the order of the answers. While disconnected,
+    /// `ClientCore.maximumUnsentRemovals` bounds them.
     private var removals = Deque<Removal>()
     private var submissions: [RequestKey: Answer<Void>] = [:]
     private var retries: [RequestKey: Answer<Void>] = [:]
@@ -80,7 +80,7 @@ struct OpenAnswers {
     ///
     /// - Returns: keys of the pending submissions.
     mutating func fail(_ error: BusError) -> [RequestKey] {
-        // The removals stay in the table so that late answers match; a second delivery has no effect.
+        // The removals stay in the table so that late answers match; a second completion has no effect.
         for removal in removals { removal.answer?.complete(.failure(error)) }
         for answer in retries.values { answer.complete(.failure(error)) }
         retries = [:]
@@ -92,8 +92,8 @@ struct OpenAnswers {
 
 /// One-shot result that the loop thread delivers to a waiting task.
 ///
-/// State machine: `open -> completed` when the loop delivers the result, `open -> abandoned` when the task stops waiting. Both
-/// end states are final.
+/// State machine: `pending -> completed` when the loop delivers the result, `pending -> abandoned` when the task stops
+/// waiting. Both end states are final.
 final class Answer<Value: Sendable>: Sendable {
     private enum State {
         case pending

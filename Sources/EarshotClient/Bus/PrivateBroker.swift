@@ -30,7 +30,7 @@ package final class PrivateBroker {
             folder = try PrivateBroker.newFolder()
             let (reader, writer) = try InheritedPipe.make()
             defer { close(writer) }
-            self.readinessDescriptor = reader
+            readinessDescriptor = reader
             do throws(SystemError) {
                 child = try launch(folder, writer)
             } catch {
@@ -39,7 +39,7 @@ package final class PrivateBroker {
             }
         }
 
-        /// Kills a supervisor that has no task yet.
+        /// Kills a supervisor that is not watched yet.
         package func terminate() {
             close(readinessDescriptor)
             child.killAndReap()
@@ -89,9 +89,8 @@ package final class PrivateBroker {
         self.loop = loop
         self.onEvent = onEvent
         do throws(SystemError) {
-            loopRegistrations = [
-                try loop.add(readinessDescriptor, .readable) { [unowned self] _ in readinessReceived() }
-            ]
+            let readiness = try loop.add(readinessDescriptor, .readable) { [unowned self] _ in readinessReceived() }
+            loopRegistrations = [readiness]
             loopRegistrations.append(try loop.add(child.descriptor, .readable) { [unowned self] _ in reportEnded() })
         } catch {
             endAndWait()
@@ -106,9 +105,9 @@ package final class PrivateBroker {
     package func endAndWait() -> ChildProcess.Exit? {
         stopWatchingSupervisor()
         child.sendSignal(SIGTERM)
-        if !awaitDeath() {
+        if !waitForSupervisorEnd() {
             child.sendSignal(SIGKILL)
-            _ = awaitDeath()
+            _ = waitForSupervisorEnd()
         }
         let exit = child.reap()
         PrivateFolder.remove(folder.path)
@@ -118,7 +117,7 @@ package final class PrivateBroker {
     /// Waits for the end of the supervisor.
     ///
     /// - Returns: false if it still runs after `gracefulEndTimeout`.
-    private func awaitDeath() -> Bool {
+    private func waitForSupervisorEnd() -> Bool {
         var entry = pollfd(fd: child.descriptor, events: Int16(POLLIN), revents: 0)
         let deadline = LoopTime.readClock().advanced(by: Self.gracefulEndTimeout)
         while true {
@@ -179,12 +178,12 @@ package struct PrivateStart: Sendable {
     /// Folder of the cache; nil for no cache.
     package let cacheFolder: String?
 
-    /// Names the parameters as the properties do.
+    /// Creates the parameters. `owner` is the process ID of the owner.
     package init(
         folder: RuntimeFolder, owner: Int32, readyDescriptor: Int32, maximumWorkers: Int?, cacheFolder: String?
     ) {
         self.folder = folder
-        self.ownerProcessID = owner
+        ownerProcessID = owner
         self.readyDescriptor = readyDescriptor
         self.maximumWorkers = maximumWorkers
         self.cacheFolder = cacheFolder
@@ -194,7 +193,7 @@ package struct PrivateStart: Sendable {
     package var arguments: [String] {
         ["earshot", "serve", "--runtime", folder.path, "--log-level", "error", "--ready-fd", String(readyDescriptor)]
             + ["--private-to", String(ownerProcessID), "--no-durable"]
-            + (maximumWorkers.map { ["--most-workers", String($0)] } ?? [])
+            + (maximumWorkers.map { ["--maximum-workers", String($0)] } ?? [])
             + (cacheFolder.map { ["--cache-folder", $0] } ?? ["--no-cache"])
     }
 }

@@ -1,8 +1,8 @@
 internal import EarshotLoop
 internal import Glibc
 
-/// Runtime folder of a broker: its sockets and lock files. It is accessible to one user; the folder of a bus for several
-/// users can be read by all.
+/// Runtime folder of a broker: its sockets and lock files. It is accessible to one user; the folder of a bus for
+/// several users can be read by all.
 package struct RuntimeFolder: Equatable, Sendable {
     /// Maximum bytes of a Unix socket's path without the terminating zero, see unix(7).
     static let maximumSocketPathBytes = 107
@@ -20,14 +20,14 @@ package struct RuntimeFolder: Equatable, Sendable {
     package var brokerLock: String { "\(path)/broker.lock" }
     /// Path of the lock file that the supervisor holds.
     package var supervisorLock: String { "\(path)/serve.lock" }
-    /// Default folder of durable requests when the runtime folder is given explicitly.
+    /// Default folder of durable requests if the runtime folder is set explicitly.
     package var innerDurablePath: String { "\(path)/durable" }
-    /// Default folder of the cache when the runtime folder is given explicitly.
+    /// Default folder of the cache if the runtime folder is set explicitly.
     package var innerCachePath: String { "\(path)/cache" }
-    /// Default folder of the spool when the runtime folder is given explicitly.
+    /// Default folder of the spool if the runtime folder is set explicitly.
     package var innerSpoolPath: String { "\(path)/spool" }
 
-    /// Selects a runtime folder: the given one, else `EARSHOT_RUNTIME`, else `earshot` in `XDG_RUNTIME_DIR`, else
+    /// Selects a runtime folder: the named one, else `EARSHOT_RUNTIME`, else `earshot` in `XDG_RUNTIME_DIR`, else
     /// `earshot-UID` in the folder for temporary files.
     ///
     /// Neither reads nor creates the folder.
@@ -57,8 +57,8 @@ package struct RuntimeFolder: Equatable, Sendable {
     /// Runtime folder of a bus that serves several users of the machine.
     static let systemPath = "/run/earshot"
 
-    /// Returns the runtime folder in the user's session folder, which cron and su(1) do not name; nil if no session folder
-    /// of this user is there.
+    /// Returns the runtime folder in the user's session folder, which cron and su(1) do not name; nil if no session
+    /// folder of this user is there.
     ///
     /// - Parameter base: parent of the session folders.
     static func ofSession(in base: String = "/run/user") throws(ClientError) -> RuntimeFolder? {
@@ -71,8 +71,8 @@ package struct RuntimeFolder: Equatable, Sendable {
     }
 
     /// Selects the runtime folder of the bus that a client uses: as ``init(named:)`` does, but instead of a folder for
-    /// temporary files without a running bus, that of the user's session if its bus runs, else `/run/earshot` if there is
-    /// a bus that the client may trust.
+    /// temporary files without a running bus, that of the user's session if its bus runs, else `/run/earshot` if there
+    /// is a bus that the client may trust.
     ///
     /// - Parameter named: path of the folder; nil for the user's.
     /// - Throws: `ClientError` as ``init(named:)``.
@@ -99,10 +99,12 @@ package struct RuntimeFolder: Equatable, Sendable {
 
     /// Returns whether the folder exists.
     ///
-    /// - Throws: `ClientError` if other users than its owner and root could have prepared or could change it, so that its
-    ///   content cannot be trusted.
+    /// - Throws: `ClientError` if other users than its owner and root could have prepared or could change it, so that
+    ///   its content cannot be trusted.
     package func check() throws(ClientError) -> Bool {
-        do throws(FolderError) { return try PrivateFolder.trustedListeners(inFolder: path) != nil } catch {
+        do throws(FolderError) {
+            return try PrivateFolder.trustedListeners(inFolder: path) != nil
+        } catch {
             throw ClientError(error)
         }
     }
@@ -113,8 +115,8 @@ package struct RuntimeFolder: Equatable, Sendable {
         return listeners.map { $0 != [geteuid()] } ?? false
     }
 
-    /// Returns whether a broker or a supervisor holds a lock of the folder, or a service manager starts one for the first
-    /// connection.
+    /// Returns whether a broker or a supervisor holds a lock of the folder, or a service manager starts one for the
+    /// first connection.
     ///
     /// - Throws: `ClientError` as ``check()``.
     package func hasBroker() throws(ClientError) -> Bool {
@@ -147,7 +149,7 @@ package struct RuntimeFolder: Equatable, Sendable {
         try defaultPath("cache", option: "--cache-folder")
     }
 
-    /// Returns the folder of partial bodies: `partsPath` beside a cache.
+    /// Returns the folder of partial bodies: `parts` beside a cache.
     ///
     /// - Parameter cache: path of the cache; nil for the user's default.
     /// - Returns: nil if the cache has no usable path.
@@ -207,7 +209,7 @@ extension RuntimeFolder {
         if let parts { PrivateFolder.remove(privateFolder(besideParts: parts)) }
     }
 
-    /// Returns the folder of the spool's folder: its name has the random part of this folder's name.
+    /// Returns the folder that contains the spool. Its name has the random part of this folder's name.
     func privateFolder(besideParts parts: String) -> String {
         let name = path.split(separator: "/").last ?? ""
         return Folder.siblingPath(of: parts, name: "private-\(name.hasPrefix("earshot-") ? name.dropFirst(8) : name)")

@@ -3,16 +3,16 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import ZMTP
 
-/// Further connections of a session over a network, which read its bodies. If packets are lost, one TCP connection carries
-/// less than the network.
+/// Further connections of a session over a network, which read its bodies. If packets are lost, one TCP connection
+/// carries less than the network.
 ///
 /// ```
 /// connecting ──handshake──→ greeting ──WELCOME──→ reading ──lost, or an unexpected message──→ closed
 ///     └───────────────────────┴──lost, or no permission──────────────────────────────────────↑
 /// ```
 ///
-/// A closed connection is not opened again: the others carry its READs. The owner replaces this object with the session,
-/// and drops it after a time without bodies.
+/// A closed connection is not opened again: the others carry its READs. The owner replaces this object with the
+/// session, and drops it after a time without bodies.
 final class BodyConnections {
     /// Number of connections beside that of the session.
     private static let connectionCount = 3
@@ -40,7 +40,7 @@ final class BodyConnections {
     private var idleTimer: TimerID?
     /// Whether there was no body for a time.
     private(set) var isIdle = false
-    /// Whether messages are read.
+    /// Whether reading is paused.
     var isPaused = false {
         didSet { if isPaused != oldValue { for case let each? in connections { each.link.isReading = !isPaused } } }
     }
@@ -48,10 +48,10 @@ final class BodyConnections {
     /// Starts to connect. Connections that cannot be created are missing.
     ///
     /// - Parameters:
-    ///   - token: that of the session.
+    ///   - token: token of the session.
     ///   - link: creates a connection to the bus of the session.
     init(token: SessionToken, loop: EventLoop, link: () throws -> CurveLink) {
-        self.sessionToken = token
+        sessionToken = token
         self.loop = loop
         var hello = Hello(window: 1)
         hello.pullsBodies = true
@@ -101,7 +101,7 @@ final class BodyConnections {
         do throws(WireError) {
             decoded = try BrokerMessage(head: message.head)
         } catch {
-            // A later version says more. A malformed message may have been the answer to a READ.
+            // Verbs of later versions are ignored. A malformed message may have been the answer to a READ.
             return error.code == .unknownVerb ? [] : nil
         }
         switch decoded {
@@ -112,7 +112,7 @@ final class BodyConnections {
         case .bodyData(let data): return core.dataReceived(data, count: message.body?.count ?? 0, over: number)
         // The broker drains.
         case .goodbye: return []
-        // An ERROR names no READ. They take another connection.
+        // An ERROR names no READ. The open READs take another connection.
         default: return nil
         }
     }

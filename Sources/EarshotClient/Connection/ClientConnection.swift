@@ -8,8 +8,8 @@ internal import ZeroMQ
 /// Client of the bus on an event loop of its owner.
 ///
 /// Requests outlive the connection. After a disconnection the client reconnects with exponential backoff of 10 to 100
-/// ms, over a network of 50 ms to 2 s. It sends HELLO and repeats every open request. Each request ends in one terminal.
-/// All calls and events happen on the loop's thread.
+/// ms, over a network of 50 ms to 2 s. It sends HELLO and repeats every open request. Each request ends in one
+/// terminal. All calls and events happen on the loop's thread.
 ///
 /// The broker drops the requests when this object closes or its process ends; with a lease and without ``close()``,
 /// after the lease.
@@ -20,8 +20,8 @@ package final class ClientConnection {
     private static let greetingTimeout = Duration.seconds(15)
     /// Lease over a network, where a lost connection does not mean a dead client.
     static let networkLease = Duration.seconds(60)
-    /// Number of READs without an answer over a network: 8 MiB are on their way, 200 MB/s over a round trip of 40 ms. With the
-    /// usual number one lost packet stops the flow.
+    /// Number of READs without an answer over a network: 8 MiB are on their way, 200 MB/s over a round trip of 40 ms.
+    /// With the usual number one lost packet stops the flow.
     private static let maximumNetworkReads = 32
     /// Time for the end of running transfers at a bus that drains, before the client goes to another one.
     private static let drainTimeout = Duration.seconds(1)
@@ -64,14 +64,15 @@ package final class ClientConnection {
     package var isPulling: Bool { core.isPulling }
     /// Whether a terminal has arrived whose body is still being read or taken. Answers of the broker can overtake it.
     package var isReadingBodies: Bool { core.pulls.delaysTerminals || !core.terminalsAwaitingTaken.isEmpty }
-    /// Whether the consumer moves large files, so that this object asks the broker for them; see ``DeliveredTerminal/ownsFile``.
+    /// Whether the consumer moves large files, so that this object requests their ownership; see
+    /// ``DeliveredTerminal/ownsFile``.
     package var takesFiles = false { didSet { core.takesFiles = takesFiles } }
     /// Whether requests wait for the next broker, because the last one accepted none. O(requests).
     package var areRequestsHeld: Bool { core.areRequestsHeld }
-    /// Preferred folder for the unnamed files of such bodies, so that they can be moved to their destination; nil for
-    /// the folder of temporary files.
+    /// Preferred folder for the unnamed files of bodies that the broker sends, so that they can be moved to their
+    /// destination; nil for the folder of temporary files.
     package var bodyFolder: String?
-    /// Keeper of the bodies that the broker sends; nil for unnamed files.
+    /// Consumer that stores the bodies that the broker sends; nil for unnamed files.
     package weak var bodyStore: (any BodyStore)? { didSet { core.pulls.reportsBodyArrival = bodyStore != nil } }
     /// Whether reading is paused. The delivery window is the backpressure: the broker keeps further terminals.
     package var isPaused = false {
@@ -90,8 +91,8 @@ package final class ClientConnection {
 
     /// - Parameters:
     ///   - network: thread of libzmq; nil to start one if it is needed.
-    ///   - principal: user whose handlers the names mean; nil for the own ones. Only for the administrator.
-    ///   - hasUserRights: whether the session gives up the rights of the administrator.
+    ///   - principal: user whose handlers the names mean; nil for the client's own user. Only for the administrator.
+    ///   - hasUserRights: whether the session drops the rights of the administrator.
     package init(
         _ endpoints: [BusEndpoint], sharing network: Network?, window: Int, lease: Duration?,
         finishesNone: Bool, keepsFailures: Bool = false, principal: PrincipalName? = nil,
@@ -106,8 +107,7 @@ package final class ClientConnection {
         self.onEvent = onEvent
         var hello = Hello(window: window)
         let lease = lease ?? (endpoints.contains(where: \.isRemote) ? Self.networkLease : .zero)
-        hello.leaseMilliseconds = Int(
-            min(max(lease, .zero), .seconds(WireLimits.leaseSeconds)) / .milliseconds(1))
+        hello.leaseMilliseconds = Int(min(max(lease, .zero), .seconds(WireLimits.leaseSeconds)) / .milliseconds(1))
         hello.keepsFailures = keepsFailures
         hello.principal = principal
         hello.hasUserRights = hasUserRights
@@ -139,19 +139,19 @@ package final class ClientConnection {
 
     /// Ends the session with BYE, so that the broker drops the requests now and not with the lease.
     private func sendBye() {
-        let farewell = core.endClient()
-        performActions(farewell)
+        let byeActions = core.endClient()
+        performActions(byeActions)
         flush()
-        if !farewell.isEmpty { link?.linger(milliseconds: Self.byeTimeoutMilliseconds) }
+        if !byeActions.isEmpty { link?.linger(milliseconds: Self.byeTimeoutMilliseconds) }
     }
 
     // MARK: Requests
 
     /// Requests a URL.
     ///
-    /// The request ends with ``ClientEvent/terminal(_:body:)`` or ``ClientEvent/messageRefused(_:)``. With `subscribes: false`
-    /// the terminal goes to other subscribers of the handler. Then this client only gets ``ClientEvent/accepted(_:)``
-    /// for a durable request, or the terminal that states its refusal.
+    /// The request ends with ``ClientEvent/terminal(_:body:)`` or ``ClientEvent/messageRefused(_:)``. With
+    /// `subscribes: false` the terminal goes to other subscribers of the handler. Then this client only gets
+    /// ``ClientEvent/accepted(_:)`` for a durable request, or the terminal that states its refusal.
     ///
     /// - Parameter fetch: the request.
     /// - Throws: `ClientError` if the request exceeds a limit of the protocol.
@@ -173,8 +173,8 @@ package final class ClientConnection {
     /// - Parameter key: handler and ID of the request.
     package func cancel(_ key: RequestKey) { performActions(core.cancel(key)) }
 
-    /// Repeats a durable request that has failed and waits for a subscriber. ``ClientEvent/accepted(_:)`` follows once it is
-    /// pending on disk, or ``ClientEvent/messageRefused(_:)``, or a terminal that states the refusal.
+    /// Repeats a durable request that has failed and waits for a subscriber. ``ClientEvent/accepted(_:)`` follows once
+    /// it is pending on disk, or ``ClientEvent/messageRefused(_:)``, or a terminal that states the refusal.
     ///
     /// - Parameter key: handler and ID of the request.
     package func retry(_ key: RequestKey) { performActions(core.retry(key)) }
@@ -207,8 +207,8 @@ package final class ClientConnection {
     /// - Parameter pattern: pattern of the subscription.
     package func unsubscribe(_ pattern: HandlerPattern) { performActions(core.unsubscribe(pattern)) }
 
-    /// Stores cookies in the jar of a handler's root, for its requests with `cookies: yes`. A
-    /// later broker gets them too, until the handler is removed.
+    /// Stores cookies in the jar of a handler's root, for its requests with `cookies: yes`. A later broker gets them
+    /// too, until the handler is removed.
     ///
     /// - Parameters:
     ///   - fields: `Set-Cookie` fields, separated by LF. A jar evaluates at most 50 of them.
@@ -234,8 +234,8 @@ package final class ClientConnection {
     ///   - page: part of the answer's table.
     package func query(_ query: Query, _ page: QueryPage = QueryPage()) { performActions(core.query(query, page)) }
 
-    /// Changes a setting of the broker. ``ClientEvent/settingChanged(_:)`` follows, or ``ClientEvent/messageRefused(_:)`` with the
-    /// code `bad-setting` and the permitted values.
+    /// Changes a setting of the broker. ``ClientEvent/settingChanged(_:)`` follows, or
+    /// ``ClientEvent/messageRefused(_:)`` with the code `bad-setting` and the permitted values.
     ///
     /// - Parameter setting: name and value.
     package func changeSetting(_ setting: SettingWords) { performActions(core.changeSetting(setting)) }
@@ -272,8 +272,8 @@ package final class ClientConnection {
         isInPass = true
         defer { isInPass = false }
         if case .remote(let remote)? = link, remote.readConnectionEvents() { performActions(core.linkOpened()) }
-        let areAllTaken = processMessages()
-        let isAll = processBodyMessages() && areAllTaken
+        let areMessagesRead = processMessages()
+        let isEverythingRead = processBodyMessages() && areMessagesRead
         defer { if !retiredFiles.isEmpty { retiredFiles = [] } }
         // A paused connection whose peer has hung up is not read to its end.
         if let link, link.isEnded || link.isHungUp && isPaused { disconnect() }
@@ -283,7 +283,7 @@ package final class ClientConnection {
         flush()
         var needsPass = link?.needsPass(hasUnsent: !outbox.isEmpty) ?? false
         if bodyConnections?.flush() == true { needsPass = true }
-        return isAll && pendingEvents.isEmpty && !needsPass ? .untilEvent : .noSleep
+        return isEverythingRead && pendingEvents.isEmpty && !needsPass ? .untilEvent : .noSleep
     }
 
     /// Processes up to `messagesPerPass` messages of the connections that read bodies.
@@ -323,9 +323,9 @@ package final class ClientConnection {
         for _ in 0..<Self.messagesPerPass {
             guard !isPaused, let message = link?.nextMessage() else { return true }
             do throws(WireError) {
+                let answer = try NumberedAnswer(head: message.head)
                 let body = message.body ?? []
-                performActions(
-                    core.messageReceived(try NumberedAnswer(head: message.head), count: body.count), body: body)
+                performActions(core.messageReceived(answer, count: body.count), body: body)
             } catch {
                 // Verbs of later versions are ignored.
                 if error.code == .unknownVerb { continue }
@@ -424,9 +424,9 @@ package final class ClientConnection {
             do {
                 let network = try network ?? Network()
                 self.network = network
-                link = .remote(
-                    try CurveLink(
-                        address, key, serverKey: serverKey, usesIPv6: endpoints.usesIPv6, network, loop: loop))
+                let curve = try CurveLink(
+                    address, key, serverKey: serverKey, usesIPv6: endpoints.usesIPv6, network, loop: loop)
+                link = .remote(curve)
             } catch let error as ZeroMQError {
                 throw ClientError(.library, "cannot connect to \(address): \(error)")
             }
@@ -459,7 +459,7 @@ package final class ClientConnection {
 
     /// Closes the connection, drops its queued messages and schedules a reconnection.
     ///
-    /// - Parameter ending: reason; nil for that of the connection itself.
+    /// - Parameter ending: reason; nil for the reason of the connection itself.
     private func disconnect(_ ending: LinkEnding? = nil) {
         guard let old = link else { return }
         link = nil

@@ -15,7 +15,7 @@ enum ClientLink {
         }
     }
 
-    /// Whether all messages were handed to the kernel. libzmq does not tell.
+    /// Whether all messages were handed to the kernel. libzmq does not report this.
     var isIdle: Bool {
         switch self {
         case .local(let stream): stream.isIdle

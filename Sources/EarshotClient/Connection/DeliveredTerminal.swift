@@ -2,10 +2,10 @@ package import EarshotWire
 
 /// Terminal of a request as delivered to its consumer.
 ///
-/// If the body is a file (`terminal.response?.file`), its path is valid until the delivery is finished. Call
-/// ``ClientConnection/finishDelivery(_:)`` after reading it, or ``ClientConnection/resubmitRequest(_:)`` if it cannot be opened. A
-/// delivery without a file needs no call, unless the connection was created with `finishesNone`. Finishing a durable
-/// terminal (`terminal.isDurable`) deletes its result from the broker's disk.
+/// If the body is a file (`terminal.response?.bodyFilePath`), its path is valid until the delivery is finished. Call
+/// ``ClientConnection/finishDelivery(_:)`` after reading it, or ``ClientConnection/resubmitRequest(of:)`` if it cannot
+/// be opened. A delivery without a file needs no call, unless the connection was created with `finishesNone`. Finishing
+/// a durable terminal (`terminal.isDurable`) deletes its result from the broker's disk.
 package struct DeliveredTerminal: Equatable, Sendable {
     /// Identity of a delivery: number of its session, and its sequence number there.
     package struct ID: Hashable, Sendable {
@@ -21,8 +21,8 @@ package struct DeliveredTerminal: Equatable, Sendable {
     let missingFileCount: Int
     /// File of a body that the broker has sent. Its path is valid while a copy of this value exists.
     private let receivedFile: ReceivedFile?
-    /// Reason why such a body could not be stored: the `errno` value; nil for a stored one. The consumer must finish the
-    /// delivery.
+    /// Reason why such a body could not be stored: the `errno` value; nil for a stored one. The consumer must finish
+    /// the delivery.
     package let storeFailure: Int32?
     /// Whether the consumer owns the file, and may change or move it before it finishes the delivery.
     package let ownsFile: Bool
@@ -44,9 +44,9 @@ package struct DeliveredTerminal: Equatable, Sendable {
         sharedTerminal = Shared(delivery.terminal.withFile(file))
         request = delivery.request
         missingFileCount = delivery.missingFileCount
-        self.receivedFile = received
+        receivedFile = received
         self.storeFailure = storeFailure
-        self.ownsFile = isOwn
+        ownsFile = isOwn
     }
 
     /// Returns the delivery with the body that the broker has sent.
@@ -54,7 +54,7 @@ package struct DeliveredTerminal: Equatable, Sendable {
         DeliveredTerminal(self, file.path, of: file, storeFailure, isOwn: true)
     }
 
-    /// Returns the delivery with a file that the broker has given away.
+    /// Returns the delivery with a file whose ownership the broker has transferred.
     func withOwnedFile(_ file: String) -> DeliveredTerminal { DeliveredTerminal(self, file, of: nil, nil, isOwn: true) }
 
     /// Whether the body cannot be read any more, because its session has ended.

@@ -33,7 +33,7 @@ struct BodyPull {
 
     /// Begins a growing body.
     init(file: Int, _ progress: Progress) {
-        self.fileNumber = file
+        fileNumber = file
         self.progress = progress
         key = RequestKey(progress.handler, progress.request)
         generation = progress.generation
@@ -42,7 +42,7 @@ struct BodyPull {
 
     /// Begins a complete body.
     init(file: Int, _ delivery: DeliveredTerminal) {
-        self.fileNumber = file
+        fileNumber = file
         self.delivery = delivery
         key = delivery.key
         generation = nil
@@ -87,9 +87,7 @@ struct BodyPull {
     mutating func complete(with delivery: DeliveredTerminal) -> Bool {
         guard let response = delivery.terminal.response, hasGeneration(response.generation),
             nextOffset <= response.bodyByteCount
-        else {
-            return false
-        }
+        else { return false }
         voidReads()
         self.delivery = delivery
         availableBytes = response.bodyByteCount

@@ -3,8 +3,8 @@ internal import EarshotWire
 
 /// Bodies of a session that are read with READ, and the order of the READs.
 ///
-/// A session has at most ``maximumReads`` READs without an answer. The bodies take turns, one READ each. Further connections
-/// have numbers from 1 and READs of complete bodies only.
+/// A session has at most ``maximumReads`` READs without an answer. The bodies take turns, one READ each. Further
+/// connections have numbers from 1 and READs of complete bodies only.
 struct BodyPulls {
     /// Step after a message of the broker.
     enum Step: Equatable {
@@ -26,7 +26,8 @@ struct BodyPulls {
 
     /// Maximum number of complete bodies that are read at a time, because each has an open file.
     private static let maximumCompleteBodies = 8
-    /// Maximum number of READs without an answer. Four suffice without a round trip: their bytes are at most a mebibyte.
+    /// Maximum number of READs without an answer. Four suffice without a round trip: their bytes are at most a
+    /// mebibyte.
     var maximumReads = 4
     /// Whether bodies of terminals are reported while they arrive.
     var reportsBodyArrival = false
@@ -232,7 +233,7 @@ struct BodyPulls {
         while readingBodies.count < Self.maximumCompleteBodies, let file = waitingBodies.popFirst() {
             if pullsByFile[file] != nil { readingBodies.append(file) }
         }
-        // Of each connection.
+        // Number of READs that each connection may still send.
         var room = [maximumReads - unansweredGrowingReads.count] + furtherConnectionReads
         for file in readingBodies { for read in pullsByFile[file]?.openReads ?? [] { room[read.connection] -= 1 } }
         for reads in voidReads.values { for read in reads { room[read.connection] -= 1 } }

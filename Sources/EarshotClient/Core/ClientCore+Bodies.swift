@@ -1,13 +1,13 @@
 internal import EarshotWire
 
-/// Bodies in files: those that the broker sends in a session with `bodies: pull`, and those whose ownership the consumer
-/// asks for. A terminal is delivered when its body is in a file of this process, or when TAKEN has come.
+/// Bodies in files: those that the broker sends in a session with `bodies: pull`, and those whose ownership the
+/// consumer requests. A terminal is delivered when its body is in a file of this process, or when TAKEN has arrived.
 extension ClientCore {
-    /// Size from which on a file is asked for by TAKE, in bytes. Below it the copy costs less than the round trip; the
-    /// measurement is in docs/decisions/163-body-files.md.
+    /// Minimum size of a file that the core requests with TAKE, in bytes. Below it the copy costs less than the round
+    /// trip; the measurement is in docs/decisions/163-body-files.md.
     static let minimumTakenFileBytes = 64 << 10
 
-    /// Delivers a terminal, or begins to read its body, or asks for its file.
+    /// Delivers a terminal, or begins to read its body, or requests its file.
     mutating func deliver(_ delivery: DeliveredTerminal) -> [ClientAction] {
         let response = delivery.terminal.response
         if response?.isPulled != true {
@@ -61,9 +61,8 @@ extension ClientCore {
     ///   - count: number of bytes in the message.
     ///   - connection: number of its connection.
     mutating func dataReceived(_ data: BodyData, count: Int, over connection: Int = 0) -> [ClientAction] {
-        makeActions(
-            for: data.errorCode == nil
-                ? pulls.dataReceived(data, count: count) : [pulls.readRefused(data, over: connection)])
+        guard data.errorCode == nil else { return makeActions(for: [pulls.readRefused(data, over: connection)]) }
+        return makeActions(for: pulls.dataReceived(data, count: count))
     }
 
     /// Stops reading and taking bodies of cancelled or removed requests.

@@ -17,10 +17,10 @@ extension ClientCore {
         isPulling = welcome.pullsBodies
         broker = welcome.broker
         var actions: [ClientAction] = [.report(.stateChanged(.connected(welcome.broker)))] + lost
-        let questions = unansweredMessages
+        let pendingMessages = unansweredMessages
         unansweredMessages = []
         // After a subscription or a request a removal would end it.
-        for question in questions where question.content.isRemoval { actions += resendPendingMessage(question) }
+        for pending in pendingMessages where pending.content.isRemoval { actions += resendPendingMessage(pending) }
         for pattern in subscriptions { actions += sendNotice(.subscribe(pattern)) }
         // The same broker has the cookies in its jars, with later values of the servers.
         for index in cookies.indices where cookies[index].broker != welcome.broker {
@@ -29,9 +29,9 @@ extension ClientCore {
         }
         actions += lostSubmissions.map { .report(.messageRefused(Self.connectionLost($0))) }
         lostSubmissions = []
-        actions += resendRequests(withSubmissions: questions.filter(\.content.isSubmission))
-        for question in questions where !question.content.isRemoval && !question.content.isSubmission {
-            actions += resendPendingMessage(question)
+        actions += resendRequests(withSubmissions: pendingMessages.filter(\.content.isSubmission))
+        for pending in pendingMessages where !pending.content.isRemoval && !pending.content.isSubmission {
+            actions += resendPendingMessage(pending)
         }
         return actions
     }
@@ -56,12 +56,11 @@ extension ClientCore {
         return actions
     }
 
+    private static let nonIdempotentRequestLost =
+        "the connection was lost during a request that is not idempotent: the server may have processed it"
+
     /// Returns the report that ends a request which must not be repeated.
-    static func connectionLost(
-        _ key: RequestKey,
-        _ detail: String =
-            "the connection was lost during a request that is not idempotent: the server may have processed it"
-    ) -> RefusedMessage {
+    static func connectionLost(_ key: RequestKey, _ detail: String = Self.nonIdempotentRequestLost) -> RefusedMessage {
         RefusedMessage(.fetch(key), code: "connection-lost", detail: detail)
     }
 
@@ -75,8 +74,8 @@ extension ClientCore {
         sentNumbers = SentNumbers()
         sentFetches = SentFetches()
         replacedRequests = [:]
-        unansweredMessages.removeAll { question in
-            switch question.content {
+        unansweredMessages.removeAll { pending in
+            switch pending.content {
             case .removeReplaced, .takeFile: true
             case .cancel, .retry, .remove, .query, .changeSetting, .submitRequest: false
             }
@@ -93,17 +92,16 @@ extension ClientCore {
 
     /// Moves sent submissions that are not idempotent to `lostSubmissions`.
     private mutating func loseSubmissions() {
-        unansweredMessages.removeAll { question in
-            guard case .submitRequest(let fetch) = question.content, question.wasSent, !fetch.options.isRepeatable
-            else {
-                return false
-            }
+        unansweredMessages.removeAll { pending in
+            guard case .submitRequest(let fetch) = pending.content, pending.wasSent, !fetch.options.isRepeatable
+            else { return false }
             lostSubmissions.append(RequestKey(fetch))
             return true
         }
     }
 
-    /// - Parameter number: number of the message that it answers; nil unless it is a refusal without a sequence number.
+    /// - Parameter number: number of the message that the terminal answers; nil unless it is a refusal without a
+    ///   sequence number.
     mutating func terminalReceived(_ terminal: consuming Terminal, answering number: UInt64?) -> [ClientAction] {
         let key = RequestKey(terminal.handler, terminal.request)
         if terminal.sequence == 0 {
@@ -117,18 +115,18 @@ extension ClientCore {
             return []
         }
         // One lookup: hashing names of up to 200 bytes costs time.
-        let place = requests.index(forKey: key)
-        if let place {
-            brokerReceived(through: requests.values[place].messageNumber)
+        let index = requests.index(forKey: key)
+        if let index {
+            brokerReceived(through: requests.values[index].messageNumber)
             // The terminal may be the only answer, to a repetition of a durable request that was refused to others.
-            if requests.values[place].fetch.value.options.isDurable {
-                sentNumbers.closeNumber(requests.values[place].messageNumber)
+            if requests.values[index].fetch.value.options.isDurable {
+                sentNumbers.closeNumber(requests.values[index].messageNumber)
             }
         }
         let id = DeliveredTerminal.ID(sessionNumber: sessionNumber, sequence: terminal.sequence)
         let isRefusedByDraining =
             switch terminal.outcome {
-            case .failed(let failure): failure.code == "stopping" && (place != nil || isSubmitted(key))
+            case .failed(let failure): failure.code == "stopping" && (index != nil || isSubmitted(key))
             case .result: false
             }
         // A draining broker refuses requests with `stopping`. The next broker answers them.
@@ -137,9 +135,9 @@ extension ClientCore {
             if isRefusedByDraining {
                 requests[key]?.wasSent = false
                 requests[key]?.messageNumber = .max
-                if let index = unansweredMessages.firstIndex(where: { $0.content.submittedKey == key }) {
-                    unansweredMessages[index].isRefused = true
-                    unansweredMessages[index].wasSent = false
+                if let submission = unansweredMessages.firstIndex(where: { $0.content.submittedKey == key }) {
+                    unansweredMessages[submission].isRefused = true
+                    unansweredMessages[submission].wasSent = false
                 }
                 defer { isBrokerRefusing = true }
                 return isDraining || isBrokerRefusing ? [] : [.report(.stateChanged(.draining))]
@@ -147,15 +145,15 @@ extension ClientCore {
             return []
         }
         endSubmission(key)
-        let request = place.map { requests.remove(at: $0).value }
+        let request = index.map { requests.remove(at: $0).value }
         return deliver(DeliveredTerminal(id: id, terminal, of: request))
     }
 
     /// Returns whether a message about `key` refers to a request that was cancelled or removed: the answer to that is
     /// pending.
     func hasPendingRemoval(_ key: RequestKey) -> Bool {
-        unansweredMessages.contains { question in
-            switch question.content {
+        unansweredMessages.contains { pending in
+            switch pending.content {
             case .cancel(let cancelled), .removeReplaced(let cancelled): cancelled == key
             case .remove(let pattern): pattern.matches(key.handler)
             case .retry, .query, .takeFile, .changeSetting, .submitRequest: false
@@ -173,10 +171,10 @@ extension ClientCore {
 
     /// - Parameters:
     ///   - number: number of the refused message; nil for one without, and before WELCOME.
-    ///   - requested: the question that the error answers; nil for another message.
-    mutating func messageRefused(_ reply: ErrorReply, answering number: UInt64?, _ requested: Awaited?)
-        -> [ClientAction]
-    {
+    ///   - requested: the message that the error answers, if its answer was pending; nil for another one.
+    mutating func messageRefused(
+        _ reply: ErrorReply, answering number: UInt64?, _ requested: Awaited?
+    ) -> [ClientAction] {
         switch reply.code {
         case "hello-required":
             // One ERROR comes for each message in flight. Only the first one has an effect.
@@ -238,9 +236,9 @@ extension ClientCore {
     /// - Returns: keys of the requests sent in this session.
     @discardableResult
     mutating func forgetRequests(of pattern: HandlerPattern, among old: [RequestKey]?) -> [RequestKey] {
-        var repeated: [RequestKey] = []
+        var sentKeys: [RequestKey] = []
         for key in old ?? requests.keys.filter({ pattern.matches($0.handler) }) {
-            if let request = requests.removeValue(forKey: key), request.messageNumber < .max { repeated.append(key) }
+            if let request = requests.removeValue(forKey: key), request.messageNumber < .max { sentKeys.append(key) }
             waitingRequests.remove(key)
         }
         if let old {
@@ -250,7 +248,7 @@ extension ClientCore {
             discardBodies { pattern.matches($0.handler) }
             forgetSubmissions { pattern.matches($0.handler) }
         }
-        return repeated
+        return sentKeys
     }
 
     /// Forgets submissions and repetitions that a removal ends.
@@ -299,10 +297,10 @@ extension ClientCore.Awaited {
     }
 }
 
-/// Messages that violate the grammar: their legible parts count.
+/// Handling of messages that violate the grammar: the core uses their legible parts.
 extension ClientCore {
-    /// Handles a malformed message. An answer ends the question that it names. A terminal counts as received and ends
-    /// its request.
+    /// Handles a malformed message. An answer ends the wait of the message that it names. A terminal counts as received
+    /// and ends its request.
     mutating func malformedMessageReceived(_ fragment: BrokerFragment, _ error: WireError) -> [ClientAction] {
         var report = RefusedMessage(.other, ErrorReply(error))
         guard phase == .ready else { return [.report(.messageRefused(report))] }

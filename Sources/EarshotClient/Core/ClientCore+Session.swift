@@ -18,10 +18,10 @@ extension ClientCore {
     mutating func sendHeldMessages() -> [ClientAction] { sentNumbers.releaseMessages().map { .send($0) } }
 
     /// Sends a message that the broker answers.
-    mutating func sendAwaitingAnswer(_ what: Awaited) -> [ClientAction] {
+    mutating func sendAwaitingAnswer(_ content: Awaited) -> [ClientAction] {
         lastCreationOrder += 1
         unansweredMessages.append(
-            PendingMessage(content: what, creationOrder: lastCreationOrder, messageNumber: .max, wasSent: false))
+            PendingMessage(content: content, creationOrder: lastCreationOrder, messageNumber: .max, wasSent: false))
         return sendPendingMessage(at: unansweredMessages.endIndex - 1)
     }
 
@@ -63,18 +63,16 @@ extension ClientCore {
         return actions
     }
 
-    /// Records an answer, and ends the question that has it.
+    /// Records an answer, and ends the wait of the message that has this number.
     ///
-    /// - Returns: the question; nil if the message is none, or had the answer before.
+    /// - Returns: the content of that message; nil if its answer was not pending.
     mutating func recordAnswer(to number: UInt64) -> Awaited? {
         sentNumbers.recordAnswer(to: number)
         brokerReceived(through: number)
-        // Numbers rise, and few questions are passed: those about durable requests.
+        // Numbers rise, and the search passes few messages: those about durable requests.
         guard let index = unansweredMessages.firstIndex(where: { $0.messageNumber >= number }),
             unansweredMessages[index].messageNumber == number
-        else {
-            return nil
-        }
+        else { return nil }
         return unansweredMessages.remove(at: index).content
     }
 
@@ -87,10 +85,10 @@ extension ClientCore {
 
     // MARK: Resumption
 
-    /// Resumes a session in which the broker knows the messages up to `brokerReceived`.
+    /// Resumes a session in which the broker knows the messages up to `lastReceived`.
     ///
-    /// Repeats the messages after those in their order. The broker repeats lost answers, except those to queries, which
-    /// are asked again.
+    /// Repeats the messages after those in their order. The broker repeats lost answers, except those to queries. The
+    /// core sends those queries again.
     mutating func sessionResumed(after lastReceived: UInt64, _ welcome: Welcome) -> [ClientAction] {
         phase = .ready
         sessionToken = welcome.token
@@ -100,12 +98,12 @@ extension ClientCore {
         var actions: [ClientAction] = [.report(.stateChanged(.connected(welcome.broker)))]
         // Terminals of replaced requests are repeated after WELCOME.
         for key in replacedRequests.keys { replacedRequests[key] = .max }
-        self.brokerReceived(through: lastReceived)
+        brokerReceived(through: lastReceived)
         var unreceived: [(number: UInt64, send: (inout ClientCore) -> [ClientAction])] = []
         for notice in noticeLog.entries { unreceived.append((notice.number, { $0.sendNotice(notice.message) })) }
         let isKnown: (PendingMessage) -> Bool = { $0.messageNumber <= lastReceived && !$0.content.isQuery }
-        for question in unansweredMessages where !isKnown(question) {
-            unreceived.append((question.messageNumber, { $0.resendPendingMessage(question) }))
+        for pending in unansweredMessages where !isKnown(pending) {
+            unreceived.append((pending.messageNumber, { $0.resendPendingMessage(pending) }))
         }
         for (key, request) in requests
         where request.messageNumber > lastReceived && request.blockingTerminalSequence == nil {
@@ -125,18 +123,18 @@ extension ClientCore {
         return actions
     }
 
-    /// Whether the broker drains, and another bus can take over: no body is being read, and each request that was sent may
-    /// be made again there.
+    /// Whether the broker drains, and another bus can take over: no body is being read, and each request that was sent
+    /// may be made again there.
     var canChangeBus: Bool {
         guard phase == .ready, isDraining, pulls.isEmpty, terminalsAwaitingTaken.isEmpty else { return false }
-        let submissions = unansweredMessages.compactMap { question in
-            if case .submitRequest(let fetch) = question.content, question.wasSent { fetch.options } else { nil }
+        let submissions = unansweredMessages.compactMap { pending in
+            if case .submitRequest(let fetch) = pending.content, pending.wasSent { fetch.options } else { nil }
         }
         let options = requests.values.filter(\.wasSent).map(\.fetch.value.options) + submissions
         return options.allSatisfy { $0.isRepeatable && !$0.isDurable }
     }
 
-    /// Gives up the session, because the next connection goes to another bus.
+    /// Abandons the session, because the next connection goes to another bus.
     ///
     /// Open requests are made again there. Durable ones that were sent may be on the disk of the old bus, which then
     /// fetches them, so they end here.
@@ -146,27 +144,24 @@ extension ClientCore {
             stayed.append((request.creationOrder, key))
             requests[key] = nil
         }
-        unansweredMessages.removeAll { question in
-            guard case .submitRequest(let fetch) = question.content, question.wasSent, fetch.options.isDurable else {
+        unansweredMessages.removeAll { pending in
+            guard case .submitRequest(let fetch) = pending.content, pending.wasSent, fetch.options.isDurable else {
                 return false
             }
-            stayed.append((question.creationOrder, RequestKey(fetch)))
+            stayed.append((pending.creationOrder, RequestKey(fetch)))
             return true
         }
-        let actions = endSession()
+        let detail =
+            "the bus that received the durable request cannot be reached: the request stays there if it was stored"
+        var actions = endSession()
+        for entry in stayed.sorted(by: { $0.order < $1.order }) {
+            actions.append(.report(.messageRefused(Self.connectionLost(entry.key, detail))))
+        }
         return actions
-            + stayed.sorted { $0.order < $1.order }.map { entry in
-                .report(
-                    .messageRefused(
-                        Self.connectionLost(
-                            entry.key,
-                            "the bus that received the durable request cannot be reached: the request stays there if it was stored"
-                        )))
-            }
     }
 
-    mutating func resendPendingMessage(_ question: PendingMessage) -> [ClientAction] {
-        unansweredMessages.append(question)
+    mutating func resendPendingMessage(_ pending: PendingMessage) -> [ClientAction] {
+        unansweredMessages.append(pending)
         return sendPendingMessage(at: unansweredMessages.endIndex - 1)
     }
 }

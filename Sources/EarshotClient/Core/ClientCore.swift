@@ -4,9 +4,9 @@ internal import EarshotWire
 
 /// State machine of a client: open requests, subscriptions and answers, over any number of connections.
 ///
-/// All of them outlive connections and brokers. After each WELCOME the core repeats the removals without an answer, then
-/// the subscriptions, each open request, and the other messages without an answer. A repeated request is idempotent, and
-/// its terminal is delivered once.
+/// All of them outlive connections and brokers. After each WELCOME the core repeats the removals without an answer,
+/// then the subscriptions, each open request, and the other messages without an answer. A repeated request is
+/// idempotent, and its terminal is delivered once.
 ///
 /// With a lease, WELCOME may state that the broker kept the session. Then the core repeats only the messages that the
 /// broker did not receive. It recognises repeated terminals by their sequence numbers, and the broker repeats lost
@@ -43,7 +43,7 @@ struct ClientCore {
         let content: Awaited
         /// Position in the order of creation, in which submissions and requests are repeated.
         let creationOrder: UInt64
-        /// Number of its message in the session.
+        /// Number of the message in the session.
         var messageNumber: UInt64
         /// Whether it was sent, in any session.
         var wasSent: Bool
@@ -71,7 +71,7 @@ struct ClientCore {
     /// Replaced requests whose terminals may still arrive, with the number of the message that proves the replacement
     /// once the broker has received it.
     var replacedRequests: [RequestKey: UInt64] = [:]
-    /// Requests with `waitsFor`, so that an acknowledgement does not search all requests.
+    /// Requests with a `blockingTerminalSequence`, so that an acknowledgement does not search all requests.
     var waitingRequests: Set<RequestKey> = []
     var subscriptions: [HandlerPattern] = []
     /// Cookies for the jars of handlers, in the order of the calls.
@@ -86,7 +86,7 @@ struct ClientCore {
     var pulls = BodyPulls()
     /// Whether the broker sends the bodies that it has in files.
     var isPulling = false
-    /// Whether the consumer moves files of own requests, so that the core asks for their ownership.
+    /// Whether the consumer moves files of its own requests, so that the core requests their ownership.
     var takesFiles = false
     /// Terminals that wait for TAKEN, by sequence number.
     var terminalsAwaitingTaken: [UInt64: DeliveredTerminal] = [:]
@@ -107,12 +107,10 @@ struct ClientCore {
     /// Consecutive refusals of a resumption with `session-in-use`.
     var resumptionRefusals = 0
 
-    init(
-        hello: Hello, finishesNone: Bool = false, clock: @escaping @Sendable () -> LoopTime = LoopTime.readClock
-    ) {
+    init(hello: Hello, finishesNone: Bool = false, clock: @escaping @Sendable () -> LoopTime = LoopTime.readClock) {
         self.hello = hello
         self.clock = clock
-        self.consumerFinishesDeliveries = finishesNone
+        consumerFinishesDeliveries = finishesNone
     }
 
     // MARK: The connection
@@ -137,7 +135,7 @@ struct ClientCore {
         pulls.voidAllReads()
         let lost = sessionToken == nil ? endSession() : []
         countRemovals()
-        return wasDisconnected ? [] : [.report(.stateChanged(.disconnected))] + lost
+        return (wasDisconnected ? [] : [.report(.stateChanged(.disconnected))]) + lost
     }
 
     private mutating func countRemovals() {
@@ -162,16 +160,16 @@ struct ClientCore {
     private mutating func handleAnswer(_ answer: consuming NumberedAnswer, _ count: Int) -> [ClientAction] {
         // About an earlier message: the refusal of HELLO has no number.
         if case .error = answer.message, phase != .ready, answer.answeredNumber != nil { return [] }
-        var to = phase == .ready ? answer.answeredNumber : nil
+        var number = phase == .ready ? answer.answeredNumber : nil
         // The broker did not carry out the message, which is sent to it again.
-        if case .error(let reply) = answer.message, reply.code == "hello-required" { to = nil }
-        if case .terminal(let terminal) = answer.message { return terminalReceived(terminal, answering: to) }
-        let requested = to.flatMap { recordAnswer(to: $0) }
+        if case .error(let reply) = answer.message, reply.code == "hello-required" { number = nil }
+        if case .terminal(let terminal) = answer.message { return terminalReceived(terminal, answering: number) }
+        let requested = number.flatMap { recordAnswer(to: $0) }
         switch answer.message {
         case .welcome(let welcome): return welcomeReceived(welcome)
         case .fetchAccepted(let handler, let request):
             let key = RequestKey(handler, request)
-            let isOpen = requested != nil || to != nil && requests[key]?.messageNumber == to
+            let isOpen = requested != nil || number != nil && requests[key]?.messageNumber == number
             return isOpen && !hasPendingRemoval(key) ? [.report(.accepted(key))] : []
         // Returned above.
         case .terminal: return []
@@ -192,7 +190,7 @@ struct ClientCore {
         case .fileTaken(_, let path):
             guard case .takeFile(let sequence)? = requested else { return [] }
             return fileTaken(sequence, path)
-        case .error(let reply): return messageRefused(reply, answering: to, requested)
+        case .error(let reply): return messageRefused(reply, answering: number, requested)
         case .ok: return []
         case .goodbye(let reason):
             guard reason == "draining" else { return [.reconnect] }
@@ -212,7 +210,7 @@ struct ClientCore {
         pulls.terminalsAcknowledged(sequence)
         var actions = send(.acknowledge(sequence))
         for key in waitingRequests {
-            guard let waitsFor = requests[key]?.blockingTerminalSequence, waitsFor <= sequence else { continue }
+            guard let blocking = requests[key]?.blockingTerminalSequence, blocking <= sequence else { continue }
             waitingRequests.remove(key)
             requests[key]?.blockingTerminalSequence = nil
             if !isDraining { actions += sendOpenRequest(key) }
@@ -234,9 +232,7 @@ struct ClientCore {
     /// - Parameter old: open requests of the handler, if this one replaces them; nil searches all requests in
     ///   O(requests).
     mutating func fetch(_ fetch: Shared<Fetch>, inPlaceOf old: [RequestKey]? = nil) -> [ClientAction] {
-        guard fetch.value.options.subscribes else {
-            return sendAwaitingAnswer(.submitRequest(fetch.value))
-        }
+        guard fetch.value.options.subscribes else { return sendAwaitingAnswer(.submitRequest(fetch.value)) }
         guard fetch.value.options.replacesHandler else { return submit(fetch, missingFileCount: 0) }
         let replacedKeys = forgetRequests(of: .handler(fetch.value.handler), among: old)
         for key in replacedKeys { replacedRequests[key] = .max }
@@ -263,7 +259,8 @@ struct ClientCore {
     mutating func retry(_ key: RequestKey) -> [ClientAction] { sendAwaitingAnswer(.retry(key)) }
 
     /// - Parameter old: open requests of the pattern; nil searches all requests in O(requests).
-    /// - Returns: nil if the removal is refused, because `maximumUnsentRemovals` wait for a connection. Nothing changes.
+    /// - Returns: nil if the removal is refused, because `maximumUnsentRemovals` wait for a connection. Nothing
+    ///   changes.
     mutating func remove(_ pattern: HandlerPattern, _ old: [RequestKey]? = nil) -> [ClientAction]? {
         if phase != .ready {
             guard unsentRemovals < Self.maximumUnsentRemovals else { return nil }
@@ -287,7 +284,8 @@ struct ClientCore {
         return sendNotice(.unsubscribe(pattern))
     }
 
-    /// Stores cookies in the jar of a handler's root, and again in that of each later broker until the handler is removed.
+    /// Stores cookies in the jar of a handler's root, and again in that of each later broker until the handler is
+    /// removed.
     ///
     /// - Parameter fields: `Set-Cookie` fields of the URL's server, separated by LF.
     mutating func storeCookies(_ fields: [UInt8], from url: String, for handler: HandlerID) -> [ClientAction] {
@@ -328,9 +326,7 @@ struct ClientCore {
         finishDelivery(delivery.id)
         guard var fetch = delivery.fetch, fetch.options.isRepeatable,
             delivery.missingFileCount < OpenRequest.maximumMissingFiles
-        else {
-            return nil
-        }
+        else { return nil }
         // The first attempt replaced the earlier requests of the handler. A second REPLACE would purge later ones.
         fetch.options.replacesHandler = false
         return submit(Shared(fetch), missingFileCount: delivery.missingFileCount + 1)

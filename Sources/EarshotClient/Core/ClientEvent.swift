@@ -20,9 +20,9 @@ package enum ClientEvent: Sendable {
     case settingChanged(SettingWords)
     /// The broker refused a message, or sent a message that this version cannot read.
     ///
-    /// The request of a refused FETCH has ended without a terminal. The library's own code `connection-lost` means that a
-    /// request which is not idempotent was in flight on a lost connection: the server may have processed it, and it is
-    /// not repeated.
+    /// The request of a refused FETCH has ended without a terminal. The library's own code `connection-lost` means that
+    /// a request which is not idempotent was in flight on a lost connection: the server may have processed it, and it
+    /// is not repeated.
     case messageRefused(RefusedMessage)
     /// The state of the connection changed.
     case state(ClientState)

@@ -52,10 +52,10 @@ struct DeliveryLedger {
         while let first = entries.first, first.isFinished {
             entries.removeFirst()
             lastAcknowledged = first.sequence
-            if let key = first.key, let place = unacknowledgedSequences.index(forKey: key),
-                unacknowledgedSequences.values[place] == first.sequence
+            if let key = first.key, let index = unacknowledgedSequences.index(forKey: key),
+                unacknowledgedSequences.values[index] == first.sequence
             {
-                unacknowledgedSequences.remove(at: place)
+                unacknowledgedSequences.remove(at: index)
             }
             if entries.first?.isFinished != true { return lastAcknowledged }
         }

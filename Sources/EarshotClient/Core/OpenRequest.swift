@@ -84,7 +84,7 @@ package struct RefusedMessage: Equatable, Sendable {
 
     /// A code of the table in `protocols/8-codes.md`, or one of the library.
     package var code: String
-    /// Sentence that says what to change.
+    /// Sentence for users: the reason, and the change that is needed.
     package var detail: String?
     package var subject: Subject
 

@@ -24,7 +24,7 @@ struct SentNumbers {
     var lowestUnansweredNumber: UInt64 { min(openNumbers.first ?? .max, lastAnsweredNumber + 1) }
     var hasHeldMessages: Bool { !heldMessages.isEmpty }
 
-    /// Gives the next number to a message, if it takes one.
+    /// Assigns the next number to a message, if it takes one.
     mutating func add(_ message: ClientMessage) {
         guard message.canHaveNumber else { return }
         lastAssignedNumber += 1

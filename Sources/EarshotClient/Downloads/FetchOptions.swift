@@ -65,12 +65,12 @@ public struct FetchOptions: Sendable {
     /// transfer. Default true.
     public var verifiesServer = true
 
-    /// Whether content codings such as gzip are undone. If false, the broker requests the body without a coding, and the
-    /// body keeps any coding in which it comes, for example that of an archive. Default true.
+    /// Whether content codings such as gzip are undone. If false, the broker requests the body without a coding, and
+    /// the body keeps any coding in which it comes, for example that of an archive. Default true.
     public var decodes = true
 
-    /// Whether a response with an error status, such as 404, is a ``Response`` with its whole body, and no retry follows the
-    /// status. If false, it throws ``BusError/Code/httpStatus``. Default false.
+    /// Whether a response with an error status, such as 404, is a ``Response`` with its whole body, and no retry
+    /// follows the status. If false, it throws ``BusError/Code/httpStatus``. Default false.
     public var deliversErrors = false
 
     /// Creates options with the default values.
@@ -108,10 +108,10 @@ public struct FetchOptions: Sendable {
     /// - Throws: `BusError` with ``BusError/Code/invalidRequest`` if the message would be read differently from the
     ///   options.
     private static func checkOptions(of fetch: Fetch) throws(BusError) {
-        var usual = Fetch.Options()
-        usual.priority = fetch.options.priority
+        var defaults = Fetch.Options()
+        defaults.priority = fetch.options.priority
         // Messages without options need no check.
-        if fetch.options == usual, fetch.httpFields.isEmpty { return }
+        if fetch.options == defaults, fetch.httpFields.isEmpty { return }
         if let proxy = fetch.options.route.proxy, proxy != Route.noProxy {
             do throws(ProxyAddress.ParseError) {
                 _ = try ProxyAddress(proxy)

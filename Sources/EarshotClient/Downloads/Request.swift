@@ -12,7 +12,7 @@ public final class Request: Sendable {
     /// Epoch of the handler, set when the request is sent.
     private let handlerEpoch = Atomic<UInt64>(0)
     private let isCancelled = Atomic(false)
-    private let isCarriedOut = Atomic(false)
+    private let hasStarted = Atomic(false)
 
     init(_ key: RequestKey, _ handler: HandlerState, _ commands: Mailbox<BusCommand>) {
         self.key = key
@@ -22,10 +22,10 @@ public final class Request: Sendable {
 
     /// Sends the request. Must be called once.
     ///
-    /// - Throws: ``BusError/handlerRemoved`` or ``BusError/busClosed``; then the caller must end the receiver.
+    /// - Throws: ``BusError/handlerRemoved`` or ``BusError/busClosed``; then the caller must complete the receiver.
     func send(_ fetch: Shared<Fetch>, _ receiver: Receiver, replaces: Bool) throws(BusError) {
         let placement = try handler.beginRequest(replaces: replaces) { epoch in
-            self.handlerEpoch.store(epoch, ordering: .sequentiallyConsistent)
+            handlerEpoch.store(epoch, ordering: .sequentiallyConsistent)
             return commands.putWithoutWaking(.fetch(fetch, self, receiver, replaces: replaces))
         }
         switch placement {
@@ -39,9 +39,9 @@ public final class Request: Sendable {
     /// earlier.
     func markStarted() {
         if let epoch = handler.renewedEpoch(handlerEpoch.load(ordering: .sequentiallyConsistent)) {
-            self.handlerEpoch.store(epoch, ordering: .sequentiallyConsistent)
+            handlerEpoch.store(epoch, ordering: .sequentiallyConsistent)
         }
-        isCarriedOut.store(true, ordering: .sequentiallyConsistent)
+        hasStarted.store(true, ordering: .sequentiallyConsistent)
     }
 
     /// Cancels the request. Called on the actor of the closure, it guarantees that the closure is not called.
@@ -58,11 +58,10 @@ public final class Request: Sendable {
     /// Error of a request that is cancelled, replaced or removed; nil if it is valid.
     var invalidityError: (any Error)? {
         if isCancelled.load(ordering: .sequentiallyConsistent) { return CancellationError() }
-        let (isCarriedOut, epoch) = (
-            isCarriedOut.load(ordering: .sequentiallyConsistent), handlerEpoch.load(ordering: .sequentiallyConsistent)
-        )
+        let isStarted = hasStarted.load(ordering: .sequentiallyConsistent)
+        let epoch = handlerEpoch.load(ordering: .sequentiallyConsistent)
         // A request that has not started will be renewed.
-        if !isCarriedOut, handler.renewedEpoch(epoch) != nil { return nil }
+        if !isStarted, handler.renewedEpoch(epoch) != nil { return nil }
         return handler.invalidityError(ofEpoch: epoch)
     }
 }

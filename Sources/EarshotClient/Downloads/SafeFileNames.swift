@@ -2,10 +2,10 @@ internal import EarshotWire
 
 /// Unique file names derived from URLs, safe in any folder.
 ///
-/// A name is the last segment of the URL's path, percent-decoded if that gives valid text. Separators and invisible,
+/// A name is the last segment of the URL's path, percent-decoded if the result is valid text. Separators and invisible,
 /// control and direction characters (`TerminalText.isControl`) are replaced by `_`, and leading dots, dashes and spaces
-/// are removed. A name has at most 255 bytes: a longer one loses the end of its stem and keeps its extension. `download`
-/// stands for an empty name. A repeated name, compared without case, gets a number: `name-2.ext`.
+/// are removed. A name has at most 255 bytes: a longer one loses the end of its stem and keeps its extension.
+/// `download` stands for an empty name. A repeated name, compared without case, gets a number: `name-2.ext`.
 package struct SafeFileNames {
     /// Maximum bytes of a file name, NAME_MAX of Linux.
     static let maximumNameBytes = 255
@@ -20,7 +20,7 @@ package struct SafeFileNames {
     /// Returns a unique name for the file of a URL.
     package mutating func name(for url: String) -> String { uniqueName(SafeFileNames.fileName(ofURL: url)) }
 
-    /// Returns a safe name or relative path, with a number if it was already given.
+    /// Returns a safe name or relative path, with a number if it was returned before.
     package mutating func uniqueName(_ name: String) -> String {
         if usedNames.insert(name.lowercased()).inserted { return name }
         let last = name.utf8.lastIndex(of: UInt8(ascii: "/")).map { name.utf8.index(after: $0) } ?? name.startIndex
@@ -45,8 +45,8 @@ package struct SafeFileNames {
         return Substring(rest)
     }
 
-    /// Returns a name of at most `maximumNameBytes` bytes with the extension of `fileName`, also that of a compressed archive such
-    /// as `.tar.gz`.
+    /// Returns a name of at most `maximumNameBytes` bytes with the extension of `name`, also that of a compressed
+    /// archive, such as `.tar.gz`.
     private static func shortenedName(_ name: String) -> String {
         guard name.utf8.count > maximumNameBytes else { return name }
         let dot = UInt8(ascii: ".")

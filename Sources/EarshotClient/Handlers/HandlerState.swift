@@ -25,7 +25,7 @@ final class HandlerState: Sendable {
     init(_ number: UInt64, _ name: HandlerID, isNamed: Bool) {
         self.number = number
         self.name = name
-        self.hasChosenName = isNamed
+        hasChosenName = isNamed
     }
 
     /// Calls `send` with the epoch of a new request.
@@ -35,14 +35,14 @@ final class HandlerState: Sendable {
     ///
     /// - Parameter replaces: whether earlier requests become invalid.
     /// - Throws: ``BusError/handlerRemoved``; then `send` was not called.
-    func beginRequest<Answer: Sendable>(replaces: Bool, _ send: (UInt64) -> Answer) throws(BusError) -> Answer {
-        let answer: Answer? = state.withLock(of: self) { state in
+    func beginRequest<Outcome: Sendable>(replaces: Bool, _ send: (UInt64) -> Outcome) throws(BusError) -> Outcome {
+        let outcome: Outcome? = state.withLock(of: self) { state in
             guard !state.isRemoved else { return nil }
             if replaces { advanceEpoch(because: .requestReplaced, &state) }
             return send(currentEpoch.load(ordering: .sequentiallyConsistent))
         }
-        guard let answer else { throw .handlerRemoved }
-        return answer
+        guard let outcome else { throw .handlerRemoved }
+        return outcome
     }
 
     /// Invalidates all requests permanently. Calls `send` unless the handler was already removed.
@@ -60,7 +60,7 @@ final class HandlerState: Sendable {
 
     /// Returns the error of a request that is invalid; nil if it is valid.
     func invalidityError(ofEpoch epoch: UInt64) -> BusError? {
-        guard self.currentEpoch.load(ordering: .sequentiallyConsistent) != epoch else { return nil }
+        guard currentEpoch.load(ordering: .sequentiallyConsistent) != epoch else { return nil }
         return state.withLock(of: self) { $0.isRemoved ? .handlerRemoved : $0.invalidationError }
     }
 
@@ -69,11 +69,11 @@ final class HandlerState: Sendable {
     /// The loop executed all purges so far before this request, so they do not concern it. Replacements and removals
     /// do.
     func renewedEpoch(_ epoch: UInt64) -> UInt64? {
-        let current = self.currentEpoch.load(ordering: .sequentiallyConsistent)
+        let current = currentEpoch.load(ordering: .sequentiallyConsistent)
         guard current != epoch else { return nil }
         return state.withLock(of: self) { state in
             state.isRemoved || epoch < state.lastReplacementEpoch
-                ? nil : self.currentEpoch.load(ordering: .sequentiallyConsistent)
+                ? nil : currentEpoch.load(ordering: .sequentiallyConsistent)
         }
     }
 
@@ -127,10 +127,10 @@ final class OpenReceiver {
     /// Index in the handler's `requests`.
     fileprivate var requestIndex: Int
 
-    fileprivate init(_ request: Request, _ receiver: Receiver, _ handler: OpenHandler, at place: Int) {
+    fileprivate init(_ request: Request, _ receiver: Receiver, _ handler: OpenHandler, at index: Int) {
         self.request = request
         self.receiver = receiver
         self.handler = handler
-        self.requestIndex = place
+        requestIndex = index
     }
 }

@@ -1,4 +1,4 @@
-/// Destination of a request's ending. The loop owns it and ends it once.
+/// Destination of a request's ending. The loop owns it and completes it once.
 enum Receiver: Sendable {
     /// A waiting task.
     case task(CheckedContinuation<Response, any Error>)

@@ -37,7 +37,7 @@ public struct BusEndpoint: Hashable, Sendable, CustomStringConvertible {
     ///
     /// - Parameters:
     ///   - addresses: addresses in the order of preference.
-    ///   - keyFile: path of the client's key file; nil if none was given.
+    ///   - keyFile: path of the client's key file; nil if there is none.
     ///   - serverKeys: server key of all buses, or one for each.
     /// - Throws: `ClientError` if a part is missing or invalid.
     public static func list(
@@ -62,8 +62,8 @@ public struct BusEndpoint: Hashable, Sendable, CustomStringConvertible {
         return endpoints
     }
 
-    /// Returns the buses of the environment: addresses in `EARSHOT_BUS`, the path of the key file in `EARSHOT_BUS_KEY`, and
-    /// server keys or their files in `EARSHOT_SERVER_KEY`. Commas or spaces separate several.
+    /// Returns the buses of the environment: addresses in `EARSHOT_BUS`, the path of the key file in `EARSHOT_BUS_KEY`,
+    /// and server keys or their files in `EARSHOT_SERVER_KEY`. Commas or spaces separate several.
     ///
     /// - Returns: nil without `EARSHOT_BUS`.
     /// - Throws: `ClientError` if a variable is missing or invalid.

@@ -49,7 +49,9 @@ public struct BusKey: Hashable, Sendable, CustomStringConvertible {
     /// The name, without the keys.
     public var description: String { name }
 
-    /// Returns the server key that `readFile` is or whose file it names.
+    /// Returns a server key.
+    ///
+    /// - Parameter text: the key, or the path of its file.
     static func readServerKey(_ text: String) throws(ClientError) -> String {
         // Keys may contain slashes, so an existing file decides.
         if CurveClient.isKey(text), unsafe access(ByteText.cString(text), F_OK) != 0 { return text }
@@ -57,7 +59,7 @@ public struct BusKey: Hashable, Sendable, CustomStringConvertible {
             throw ClientError(
                 .key, "the server key is neither a key of 40 characters nor a file; `earshot key show` prints it")
         }
-        let content = try self.readFile(text, isSecret: false)
+        let content = try readFile(text, isSecret: false)
         // The output of `earshot key show`, or a key file.
         let line = content.prefix { !$0.isWhitespace }
         if CurveClient.isKey(String(line)), content.dropFirst(line.count).allSatisfy(\.isWhitespace) {

@@ -9,7 +9,7 @@ internal import ZeroMQ
 /// ```
 ///
 /// libzmq encrypts and sends in a thread of its own. It reports by descriptors that any call may clear, so the owner
-/// asks ``needsPass(hasUnsent:)`` before it sleeps. libzmq never reconnects: a new connection needs a new object.
+/// calls ``needsPass(hasUnsent:)`` before it sleeps. libzmq never reconnects: a new connection needs a new object.
 final class CurveLink {
     private enum Phase: Equatable {
         case connecting
@@ -50,8 +50,9 @@ final class CurveLink {
         options.maximumFrameBytes = Self.maximumFrameBytes
         options.handshakeTimeoutMilliseconds = Self.connectTimeoutMilliseconds
         options.heartbeat = network.heartbeat
-        // With this option libzmq would discard the unread frames of a broken connection, and abort the process (`!_more` in
-        // fq.cpp) if that happens between two frames of a message. This object sends nothing before the handshake anyway.
+        // With this option libzmq would discard the unread frames of a broken connection, and abort the process
+        // (`!_more` in fq.cpp) if that happens between two frames of a message. This object sends nothing before the
+        // handshake anyway.
         options.isImmediate = false
         // libzmq reports a failed attempt only if it plans another one, an hour later.
         options.reconnectIntervalMilliseconds = 3_600_000...3_600_000
@@ -103,7 +104,7 @@ final class CurveLink {
 
     /// Returns the next message; nil if none is complete.
     func nextMessage() -> ZMTP.Message? {
-        guard isReading, let isThere = try? socket.receive(into: &receivedParts), isThere else { return nil }
+        guard isReading, let hasMessage = try? socket.receive(into: &receivedParts), hasMessage else { return nil }
         defer { receivedParts.removeAll() }
         var message = ZMTP.Message(
             head: receivedParts.bytes(0), body: receivedParts.count > 1 ? receivedParts.bytes(1) : nil)
@@ -123,7 +124,8 @@ final class CurveLink {
 
     /// Whether events, messages or room for messages are pending that no descriptor reports any more.
     ///
-    /// This call itself clears the report of room in libzmq's queue, so an owner with unsent messages must ask for it.
+    /// This call itself clears the report of room in libzmq's queue, so an owner with unsent messages must pass
+    /// `hasUnsent`.
     func needsPass(hasUnsent: Bool) -> Bool {
         if (try? monitor.isReadable()) == true { return true }
         guard let readiness = try? socket.readiness() else { return false }
@@ -138,8 +140,8 @@ final class CurveLink {
 enum LinkEnding: Hashable, Sendable {
     /// The address does not resolve, or no server accepts the connection in time.
     case unreachable
-    /// The server closed the connection in the handshake, as for a wrong server key or as a server of another protocol, or
-    /// did not complete it in time.
+    /// The server closed the connection in the handshake, as for a wrong server key or as a server of another protocol,
+    /// or did not complete it in time.
     case handshakeFailed
     /// The server does not speak ZeroMQ with CURVE.
     case handshakeInvalid

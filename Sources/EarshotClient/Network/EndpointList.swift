@@ -5,11 +5,11 @@ internal import EarshotHTTP
 /// A lost connection is tried again at the same bus for some seconds, because only that bus has the session. Then the
 /// buses follow in their order. A bus that drains ends, so the next one follows at once.
 struct EndpointList {
-    /// What to do after a connection ended.
+    /// Next step after a connection ended.
     enum Step: Equatable {
         /// Connect to ``currentEndpoint`` after a pause in nanoseconds.
         case connect(after: Int64)
-        /// No bus can accept this client, for the reason given.
+        /// No bus can accept this client, for this reason.
         case noEndpointLeft(BusEndpoint, LinkEnding)
     }
 
@@ -73,8 +73,8 @@ struct EndpointList {
     /// Reasons why buses have no connection: that of ``currentEndpoint`` first. Empty before a failure.
     var reportedFaults: [(BusEndpoint, LinkEnding)] {
         let others = entries.indices.filter { $0 != currentIndex }
-        return ([currentIndex] + others).compactMap { place in
-            entries[place].lastFailure.map { (entries[place].endpoint, $0) }
+        return ([currentIndex] + others).compactMap { index in
+            entries[index].lastFailure.map { (entries[index].endpoint, $0) }
         }
     }
 
@@ -99,6 +99,7 @@ struct EndpointList {
     ///
     /// - Parameters:
     ///   - ending: the reason; nil for a local bus.
+    ///   - milliseconds: the present time.
     ///   - random: a uniformly distributed number.
     mutating func connectionFailed(_ ending: LinkEnding?, at milliseconds: Int, random: UInt64) -> Step {
         failures += 1

@@ -9,9 +9,9 @@ package final class Network {
 
     /// Intervals of heartbeats.
     package enum Patience {
-        /// A peer that vanished without a word is noticed after 20 s. A network that pauses for 5 s keeps its connections.
+        /// The client notices a vanished peer after 20 s. A network that pauses for 5 s keeps its connections.
         case usual
-        /// It is noticed after 4 s: for peers that have substitutes.
+        /// The client notices a vanished peer after 4 s: for peers that have substitutes.
         case short
     }
 
@@ -25,7 +25,9 @@ package final class Network {
             case .usual: SocketOptions.Heartbeat(intervalMilliseconds: 5_000, timeoutMilliseconds: 15_000)
             case .short: SocketOptions.Heartbeat(intervalMilliseconds: 1_000, timeoutMilliseconds: 3_000)
             }
-        do throws(ZeroMQError) { context = try Context.make(maximumSockets: Self.maximumSockets) } catch {
+        do throws(ZeroMQError) {
+            context = try Context.make(maximumSockets: Self.maximumSockets)
+        } catch {
             throw ClientError(.library, "cannot connect over a network: \(error)")
         }
     }

@@ -128,7 +128,7 @@ package final class WorkerTunnel {
         case .noEndpointLeft(let endpoint, let ending): fail(ClientError(.refused, ending.userMessage(for: endpoint)))
         case .connect(let pause):
             if endpoints.isSessionElsewhere { endpoints.sessionEnded() }
-            self.reconnectPauseNanoseconds = pause
+            reconnectPauseNanoseconds = pause
         }
         dropConnection()
     }

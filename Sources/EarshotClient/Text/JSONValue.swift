@@ -75,7 +75,7 @@ package enum JSONValue: Equatable {
         }.joined()
     }
 
-    /// Joins `inlineParts` with commas, in lines of at most 79 columns as far as the parts permit.
+    /// Joins `parts` with commas, in lines of at most 79 columns as far as the parts permit.
     private static func wrappedLines(_ label: String, _ parts: [String], indent: Int) -> String {
         var lines = [label]
         for (index, part) in parts.enumerated() {
@@ -116,9 +116,7 @@ package enum JSONValue: Equatable {
         case .scalar(let text), .string(let text): TerminalText.escaped(text)
         case .array(let items): items.map(\.inlineText).joined(separator: ", ")
         case .object(let members):
-            members.isEmpty
-                ? "none"
-                : members.map(\.inlineText).joined(separator: ", ")
+            members.isEmpty ? "none" : members.map(\.inlineText).joined(separator: ", ")
         }
     }
 
@@ -149,35 +147,25 @@ package enum JSONValue: Equatable {
 
         private mutating func readObject(_ depth: Int) -> JSONValue? {
             var members: [Member] = []
-            guard
-                readList(
-                    "{", "}",
-                    { reader in
-                        reader.skipSpace()
-                        guard let name = reader.readString(), reader.skipScalar(":"),
-                            let value = reader.readValue(depth: depth + 1)
-                        else {
-                            return false
-                        }
-                        members.append(Member(name: name, value: value))
-                        return true
-                    })
-            else { return nil }
-            return .object(members)
+            let isComplete = readList("{", "}") { reader in
+                reader.skipSpace()
+                guard let name = reader.readString(), reader.skipScalar(":"),
+                    let value = reader.readValue(depth: depth + 1)
+                else { return false }
+                members.append(Member(name: name, value: value))
+                return true
+            }
+            return isComplete ? .object(members) : nil
         }
 
         private mutating func readArray(_ depth: Int) -> JSONValue? {
             var items: [JSONValue] = []
-            guard
-                readList(
-                    "[", "]",
-                    { reader in
-                        guard let value = reader.readValue(depth: depth + 1) else { return false }
-                        items.append(value)
-                        return true
-                    })
-            else { return nil }
-            return .array(items)
+            let isComplete = readList("[", "]") { reader in
+                guard let value = reader.readValue(depth: depth + 1) else { return false }
+                items.append(value)
+                return true
+            }
+            return isComplete ? .array(items) : nil
         }
 
         private mutating func readList(

@@ -17,8 +17,7 @@ final class WatchConnection {
     /// - Throws: an error if the process cannot have a socket; then the caller must resume the continuation.
     init(
         _ state: WatchState, _ endpoints: [BusEndpoint], _ bodies: BodyAccess, _ network: Network?, _ loop: EventLoop,
-        _ commands: Mailbox<BusCommand>,
-        _ beginning: CheckedContinuation<Void, any Error>
+        _ commands: Mailbox<BusCommand>, _ continuation: CheckedContinuation<Void, any Error>
     ) throws {
         self.state = state
         self.commands = commands
@@ -26,7 +25,7 @@ final class WatchConnection {
             endpoints, sharing: network, window: WatchState.maximumUnreadResults, lease: nil,
             finishesNone: state.isClaim, bodies: bodies, loop: loop
         ) { [unowned self] event in handle(event) }
-        self.subscriptionContinuation = beginning
+        subscriptionContinuation = continuation
         connection?.subscribe(state.pattern)
         connection?.query(.ping)
     }

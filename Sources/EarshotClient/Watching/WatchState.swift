@@ -34,9 +34,9 @@ final class WatchState: Sendable {
     /// Adds a result.
     ///
     /// - Returns: whether the buffer is full, so that the connection must pause. It still accepts results in flight.
-    func addResult(_ ending: WatchedRequest) -> Bool {
+    func addResult(_ result: WatchedRequest) -> Bool {
         buffer.change { buffer in
-            buffer.unreadResults.append(ending)
+            buffer.unreadResults.append(result)
             // Stays set until `next` makes room.
             buffer.isPaused = buffer.isPaused || buffer.unreadResults.count >= Self.maximumUnreadResults
             return buffer.isPaused
@@ -51,14 +51,14 @@ final class WatchState: Sendable {
         while true {
             try Task.checkCancellation()
             let version = buffer.versionedValue.version
-            let (ending, failure, hasRoom) = buffer.changeQuietly { buffer in
-                let ending = buffer.unreadResults.popFirst()
+            let (result, failure, hasRoom) = buffer.changeQuietly { buffer in
+                let result = buffer.unreadResults.popFirst()
                 let hasRoom = buffer.isPaused && buffer.unreadResults.count <= Self.maximumUnreadResults / 2
                 if hasRoom { buffer.isPaused = false }
-                return (ending, buffer.failure, hasRoom)
+                return (result, buffer.failure, hasRoom)
             }
             if hasRoom { resume() }
-            if let ending { return ending }
+            if let result { return result }
             if let failure { throw failure }
             await buffer.changed(since: version)
         }
@@ -81,24 +81,24 @@ final class Observed<Value: Sendable>: Sendable {
         state = Mutex(State(value: value))
     }
 
-    /// The value and its version for ``changed(since:)``.
+    /// The value and its version for ``changed(since:isolation:)``.
     var versionedValue: (value: Value, version: UInt64) { state.withLock(of: self) { ($0.value, $0.version) } }
 
     /// Changes the value and resumes all waiting tasks.
-    func change<Answer: Sendable>(_ body: (inout Value) -> Answer) -> Answer {
-        let (answer, waiters) = state.withLock(of: self) { state in
-            let answer = body(&state.value)
+    func change<Outcome: Sendable>(_ body: (inout Value) -> Outcome) -> Outcome {
+        let (outcome, waiters) = state.withLock(of: self) { state in
+            let outcome = body(&state.value)
             state.version += 1
             let waiters = state.waiters.values.map { $0 }
             state.waiters = [:]
-            return (answer, waiters)
+            return (outcome, waiters)
         }
         for waiter in waiters { waiter.resume() }
-        return answer
+        return outcome
     }
 
     /// Changes the value without resuming tasks, for changes that none awaits.
-    func changeQuietly<Answer: Sendable>(_ body: (inout Value) -> Answer) -> Answer {
+    func changeQuietly<Outcome: Sendable>(_ body: (inout Value) -> Outcome) -> Outcome {
         state.withLock(of: self) { body(&$0.value) }
     }
 

@@ -1,8 +1,8 @@
 internal import EarshotCore
 internal import RESP
 
-/// Calls, one after the other, that one script of the engine carries out. A script has a cost of its own, so the calls of
-/// one pass of the loop share one.
+/// Calls, one after the other, that one script of the engine carries out. A script has a cost of its own, so the calls
+/// of one pass of the loop share one.
 struct EngineBatch: Equatable {
     /// Maximum number of flights: full calls that end, want and start flights.
     static let maximumFlights = 3 * EngineLimits.maximumFlightsPerCall
@@ -43,7 +43,7 @@ struct EngineBatch: Equatable {
     /// Script of its calls. One without a function in `pass` is alone in its batch.
     var script: EngineScript { calls[0].script }
 
-    /// Appends the arguments of its script.
+    /// Appends the arguments of its script to a command.
     func appendArguments(to command: inout Command, node: NodeID) {
         switch calls[0] {
         case .wantFlights, .withdrawWants, .takeFlights, .takeWantedFlights, .reportCompletions, .reportRefusal,

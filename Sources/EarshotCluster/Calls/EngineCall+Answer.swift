@@ -2,7 +2,7 @@ internal import EarshotCore
 internal import EarshotWire
 internal import RESP
 
-/// Replies of the engine's scripts, read as events for the core. `EngineBatch` calls it.
+/// Replies of the engine's scripts, read as events for the core. `EngineBatch` calls `event(forReply:)`.
 extension EngineCall {
     /// Event for the reply of its script, which is not an error; nil for a reply of another form.
     func event(forReply reply: Reply) -> EngineEvent? {
@@ -21,8 +21,7 @@ extension EngineCall {
             var answers: [CompletionAnswer] = []
             for (completion, flag) in zip(completions, flags) {
                 guard let flag = flag.number else { return nil }
-                answers.append(
-                    CompletionAnswer(key: completion.key, token: completion.token, isCurrent: flag == 1))
+                answers.append(CompletionAnswer(key: completion.key, token: completion.token, isCurrent: flag == 1))
             }
             return .completionsAnswered(answers)
         case .reportRefusal(let refusal):
@@ -61,8 +60,7 @@ extension EngineCall {
                 EngineSurvey.Member(
                     node: node, leaseMilliseconds: lease, flights: flights, description: String(description)))
         }
-        return .surveyed(
-            EngineSurvey(flights: flights, origins: origins, pausedOrigins: paused, members: members))
+        return .surveyed(EngineSurvey(flights: flights, origins: origins, pausedOrigins: paused, members: members))
     }
 
     private static func grantsEvent(_ reply: Reply) -> EngineEvent? {
@@ -122,9 +120,8 @@ extension EngineFault {
 
     /// A word from the server, cut and without control characters: it reaches logs, reports and the screen.
     private static func sanitizedWord(_ word: some StringProtocol) -> String {
-        String(
-            String.UnicodeScalarView(
-                word.unicodeScalars.prefix(32).filter { $0.isASCII && $0.value > 0x20 && $0.value != 0x7f }))
+        let printable = word.unicodeScalars.prefix(32).filter { $0.isASCII && $0.value > 0x20 && $0.value != 0x7f }
+        return String(String.UnicodeScalarView(printable))
     }
 
     /// `NOPERM this user has no permissions to run the 'info' command`: the quoted word, or the kind of object.

@@ -127,9 +127,8 @@ extension EngineCall {
         var sum = 0
         for item in items {
             let count = bytes(item)
-            if part.count == EngineLimits.maximumFlightsPerCall || sum + count > EngineLimits.maximumCallBytes,
-                !part.isEmpty
-            {
+            let isFull = part.count == EngineLimits.maximumFlightsPerCall || sum + count > EngineLimits.maximumCallBytes
+            if isFull, !part.isEmpty {
                 parts.append(part)
                 part = []
                 sum = 0

@@ -2,8 +2,8 @@ internal import EarshotCore
 
 /// Script that the engine runs as one step. Its text is the file of its name in `Scripts`, after `common.lua`.
 enum EngineScript: String, CaseIterable, Sendable {
-    /// Carries out the calls of a node in order. Each call is a function in its own file: `want`, `unwant`, `take` (gives
-    /// queued flights to the node), `done` and `cool`.
+    /// Carries out the calls of a node in order. Each call is a function in its own file: `want`, `unwant`, `take`
+    /// (assigns queued flights to the node), `done` and `cool`.
     case pass
     /// Extends the lease of a node.
     case renew

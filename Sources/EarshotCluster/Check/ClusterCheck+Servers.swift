@@ -18,7 +18,7 @@ extension ClusterCheck {
         }
     }
 
-    /// Looks at one server. Returns whether it answers as it should.
+    /// Checks one server. Returns whether it has no fault.
     func checkServer(_ server: EngineAddress, isReplica: Bool) -> Bool {
         let subject = "\(isReplica ? "replica" : "primary") \(server)"
         let before = findings.count
@@ -88,7 +88,7 @@ extension ClusterCheck {
                 do: "synchronize both clocks, for example with chrony or systemd-timesyncd"))
     }
 
-    /// Seconds since 1970 of a reply to TIME; nil for what is no time.
+    /// Seconds since 1970 of a reply to TIME; nil for any other reply.
     private static func secondsSince1970(fromReply reply: Reply) -> Int? {
         reply.elements?.first?.text.flatMap { Int($0) }.flatMap { (0...1 << 40).contains($0) ? $0 : nil }
     }
@@ -139,7 +139,7 @@ extension ClusterCheck {
             if Set(members.map(\.advertisedAddress)).count < members.count {
                 // A broker that was killed and started again has two leases until the first one ends.
                 _ = try? loop.run(for: .milliseconds(EngineLimits.leaseMilliseconds + 500)) { false }
-                members = try self.fetchMembers(probe)
+                members = try fetchMembers(probe)
             }
             checkMemberCount(members)
         } catch {
@@ -198,8 +198,7 @@ extension ClusterCheck {
         } else if count < node.members {
             addFinding(
                 .warning(
-                    "members = \(node.members)",
-                    count == 1 ? "1 node is a member" : "\(count) nodes are members",
+                    "members = \(node.members)", count == 1 ? "1 node is a member" : "\(count) nodes are members",
                     do: "start the others, and run `earshot cluster check` there"))
         } else {
             addFinding(.good("members = \(node.members)", "all are members"))

@@ -2,7 +2,8 @@ internal import EarshotCore
 public import EarshotLoop
 internal import RESP
 
-/// Check of everything that a node of a cluster needs: sentinels, servers, permissions, replicas, clocks, the other nodes.
+/// Check of everything that a node of a cluster needs: sentinels, servers, permissions, replicas, clocks, the other
+/// nodes.
 ///
 /// It blocks, and changes nothing but keys of its own.
 public final class ClusterCheck {
@@ -31,7 +32,7 @@ public final class ClusterCheck {
     /// Milliseconds since 1970 by the clock of this machine.
     let clock: () -> Int
     var findings: [ClusterFinding] = []
-    /// Servers that sentinels know as replicas, also those that are down.
+    /// Servers that sentinels know as replicas, including those that are down.
     private var knownReplicas: [EngineAddress] = []
 
     /// - Throws: `SystemError` if the process cannot have a loop.
@@ -42,7 +43,7 @@ public final class ClusterCheck {
         loop = try EventLoop()
     }
 
-    /// Looks at everything once, which takes some seconds for each address that does not answer.
+    /// Checks everything once, which takes some seconds for each address that does not answer.
     public func run() -> [ClusterFinding] {
         checkAddress()
         let primary =
@@ -229,7 +230,7 @@ public final class ClusterCheck {
         }
     }
 
-    /// Warns of a server that works for clients without a login.
+    /// Adds a warning if a server answers clients without a login.
     func checkAnonymousAccess(_ address: EngineAddress, subject: String, danger: String) {
         do throws(EngineFault) {
             _ = try EngineProbe(address, on: loop).callThrowingErrors("PING")

@@ -25,7 +25,7 @@ final class EngineProbe {
         }
     }
 
-    /// Returns the reply to a command, also an error.
+    /// Returns the reply to a command, which may be an error.
     func reply(to command: Command) throws(EngineFault) -> Reply {
         stream.append(command)
         stream.flush()
@@ -35,7 +35,7 @@ final class EngineProbe {
 
     /// Returns the reply to a command.
     ///
-    /// - Throws: `EngineFault`, also for an error of the server.
+    /// - Throws: `EngineFault`, including for an error of the server.
     func callThrowingErrors(_ words: String...) throws(EngineFault) -> Reply {
         var command = Command()
         for word in words { command.append(word) }
@@ -69,7 +69,7 @@ final class EngineProbe {
             switch event {
             case .opened: isOpen = true
             case .reply(let reply): replies.append(reply)
-            case .closed(let fault): self.engineFault = fault
+            case .closed(let fault): engineFault = fault
             }
         }
     }

@@ -3,8 +3,8 @@ internal import RESP
 
 /// Rules of the users of servers and sentinels, in the form of `ACL SETUSER`: each may do its work, and nothing else.
 public enum EngineRules {
-    /// Commands of the scripts and of a node's connection, each with arguments that change nothing but own keys. A script
-    /// needs the permission for each of its commands.
+    /// Commands of the scripts and of a node's connection, each with arguments that change nothing but own keys. A
+    /// script needs the permission for each of its commands.
     static let permittedCommands: [(name: String, arguments: [ArgumentWord])] = [
         ("eval", ["return 1", "1", .key("a")]),
         ("evalsha", [.text(String(repeating: "0", count: 40)), "1", .key("a")]),
@@ -13,14 +13,11 @@ public enum EngineRules {
         ("exists", [.key("a")]), ("rename", [.key("a"), .key("b")]),
         // The keys expire, because an interrupted check deletes none.
         ("hset", [.key("h"), "f", "v"]), ("pexpire", [.key("h"), "1000"]), ("hmget", [.key("h"), "f"]),
-        ("hlen", [.key("h")]),
-        ("hdel", [.key("h"), "f"]),
-        ("zadd", [.key("z"), "1", "m"]), ("pexpire", [.key("z"), "1000"]), ("zscore", [.key("z"), "m"]),
-        ("zcount", [.key("z"), "0", "1"]),
+        ("hlen", [.key("h")]), ("hdel", [.key("h"), "f"]), ("zadd", [.key("z"), "1", "m"]),
+        ("pexpire", [.key("z"), "1000"]), ("zscore", [.key("z"), "m"]), ("zcount", [.key("z"), "0", "1"]),
         ("zcard", [.key("z")]), ("zrange", [.key("z"), "0", "0"]), ("zrangebyscore", [.key("z"), "0", "1"]),
         ("zrem", [.key("z"), "m"]), ("zremrangebyrank", [.key("z"), "0", "0"]), ("sadd", [.key("s"), "m"]),
-        ("pexpire", [.key("s"), "1000"]),
-        ("scard", [.key("s")]), ("srem", [.key("s"), "m"]), ("spop", [.key("s")]),
+        ("pexpire", [.key("s"), "1000"]), ("scard", [.key("s")]), ("srem", [.key("s"), "m"]), ("spop", [.key("s")]),
         ("del", [.key("b"), .key("h"), .key("z"), .key("s")]), ("unlink", [.key("a"), .key("b")]),
         // The last one, because a connection that subscribes accepts no other commands.
         ("subscribe", [.channel]),

@@ -12,7 +12,7 @@ public final class EngineClient {
     private let streams: [EngineStream]
     private var events: [EngineEvent] = []
     private var timer: (id: TimerID, deadline: MonotonicTime)?
-    /// Description of the node without its settings and its report of the others.
+    /// Description of the node, without the reported settings and unreadable nodes.
     private let description: String
     private var reportedSettings = "-"
     private var reportedUnreadableNodes = ""
@@ -41,13 +41,13 @@ public final class EngineClient {
 
     /// Reports the digests of this node's settings to the other nodes.
     public func report(settings: String) {
-        self.reportedSettings = settings
+        reportedSettings = settings
         updateDescription()
     }
 
     /// Reports the addresses of nodes whose bodies this one cannot read.
     public func report(unreadable: Set<String>) {
-        self.reportedUnreadableNodes = unreadable.sorted().prefix(Self.maximumUnreadableNodes).joined(separator: ",")
+        reportedUnreadableNodes = unreadable.sorted().prefix(Self.maximumUnreadableNodes).joined(separator: ",")
         updateDescription()
     }
 
@@ -74,7 +74,8 @@ public final class EngineClient {
         performActions()
     }
 
-    /// Whether calls wait for their replies. An owner that leaves its next calls until then sends few large ones under load.
+    /// Whether calls wait for their replies. An owner that leaves its next calls until then sends few large ones under
+    /// load.
     public var hasPendingCalls: Bool { session.pendingBatchCount > 0 }
 
     /// Whether neither replies nor events wait for the next pass.
@@ -135,10 +136,11 @@ public final class EngineClient {
     }
 }
 
-/// Calls and messages of a membership, as this node counts them. The engine counts them as well, and heartbeats compare.
+/// Calls and messages of a membership, as this node counts them. The engine counts them as well, and heartbeats
+/// compare.
 ///
-/// An engine with another number of calls has lost data, although the connection lasts: an older copy took its place. If
-/// it has more messages, some did not arrive, although their connection lasts.
+/// An engine with another number of calls has lost data, although the connection lasts: an older copy took its place.
+/// If it has more messages, some did not arrive, although their connection lasts.
 struct EngineCounts {
     /// Numbers that an engine may name: -1 for a lost one, and those that its scripts count exactly.
     static let validRange = -1...(1 << 53)
@@ -156,18 +158,20 @@ struct EngineCounts {
 
     mutating func recordReceivedMessage() { countedMessages += 1 }
 
-    /// Takes the numbers of the engine.
+    /// Records the numbers of the engine, from the reply to a heartbeat.
     ///
     /// - Returns: whether the engine knows all calls.
     mutating func recordHeartbeat(calls: Int, messages: Int) -> Bool {
         messagesSentByEngine = messages
-        return calls == self.answeredCalls
+        return calls == answeredCalls
     }
 
-    /// A PING leaves on the connection of messages. All that the engine had sent by the latest heartbeat arrive before its
-    /// reply.
+    /// Records a PING on the connection of messages. All messages that the engine had sent by the latest heartbeat
+    /// arrive before its reply.
     mutating func recordPing() { if messagesBeforePong == nil { messagesBeforePong = messagesSentByEngine } }
 
+    /// Records the reply to a PING.
+    ///
     /// - Returns: whether messages were lost. Each loss is reported once.
     mutating func recordPong() -> Bool {
         guard let messagesBeforePong else { return false }

@@ -24,7 +24,7 @@ enum EngineAction: Equatable {
 struct PendingReplies<Kind> {
     private var waitingCommands: [(kind: Kind, deadline: MonotonicTime)] = []
     private var firstIndex = 0
-    /// Deadline of the command of the latest reply.
+    /// Deadline of the command that the latest reply answered.
     private var latestReplyDeadline: MonotonicTime?
 
     /// Time by which the next reply must arrive; nil without commands.

@@ -59,9 +59,7 @@ public struct EngineOptions: Sendable {
     /// Whether `text` can name a cluster.
     public static func isClusterName(_ text: String) -> Bool {
         (1...32).contains(text.utf8.count)
-            && text.utf8.allSatisfy { byte in
-                byte == UInt8(ascii: "-") || byte.isDigit || byte.isLetter
-            }
+            && text.utf8.allSatisfy { $0 == UInt8(ascii: "-") || $0.isDigit || $0.isLetter }
     }
 }
 
@@ -73,14 +71,15 @@ extension EngineOptions.Login: CustomStringConvertible, CustomReflectable {
     public var customMirror: Mirror { Mirror(self, children: ["user": user as Any]) }
 }
 
-/// Address of a server: `HOST:PORT` with a numeric host, in brackets for IPv6, or with the name of a host; or `unix:PATH`.
+/// Address of a server: `HOST:PORT` with a numeric host, in brackets for IPv6, or with the name of a host; or
+/// `unix:PATH`.
 public enum EngineAddress: Hashable, Sendable, CustomStringConvertible {
     case ipAddress(TCPSocket.Address, port: UInt16)
     /// A name is looked up for each connection, because its address may change.
     case hostName(HostName, port: UInt16)
     case unixSocket(path: String)
 
-    /// Nil for any other text.
+    /// Parses an address; nil for any other text.
     public init?(_ text: String) {
         if text.hasPrefix("unix:") {
             let path = String(text.dropFirst(5))
@@ -101,7 +100,7 @@ public enum EngineAddress: Hashable, Sendable, CustomStringConvertible {
         self.init(host: String(host), port: port)
     }
 
-    /// Nil if the host is neither numeric nor a name.
+    /// Creates an address; nil if the host is neither numeric nor a name.
     init?(host: String, port: UInt16) {
         if let address = TCPSocket.Address(host) {
             self = .ipAddress(address, port: port)

@@ -5,11 +5,11 @@ internal import RESP
 /// Membership of this node in the cluster: decides about its connections to the engine, without I/O.
 ///
 /// ```
-/// stopped → locating → greeting → joining → joined
-///               ↑          │          │        │
-///               └─ resting ←──────────┴────────┘   (failure; exponential backoff with jitter)
-/// any → stopped                                    (stop)
-/// resting, greeting, joining, joined → greeting    (a sentinel reports another primary)
+/// stopped → locating → connecting → awaitingLease → joined
+/// locating, connecting, awaitingLease, joined → backingOff     (failure)
+/// backingOff → locating                                        (exponential backoff with jitter)
+/// backingOff, connecting, awaitingLease, joined → connecting   (a sentinel reports another primary)
+/// any → stopped                                                (stop)
 /// ```
 ///
 /// A failure ends both connections to the server and the membership: the fate of calls without a reply is unknown, so
@@ -18,7 +18,7 @@ internal import RESP
 struct EngineSession {
     enum Phase: Equatable {
         case stopped
-        /// Asks a sentinel for the primary's address.
+        /// Queries a sentinel for the primary's address.
         case locating
         /// Connects, logs in, checks the role, loads scripts and subscribes.
         case connecting
@@ -28,8 +28,8 @@ struct EngineSession {
         case backingOff(until: MonotonicTime)
     }
 
-    /// Pauses after failures in a row. A failover takes about two seconds, so the first ones are short. The longest is short
-    /// as well, because a node that fetches without the engine repeats fetches of the others until it is back.
+    /// Pauses after failures in a row. A failover takes about two seconds, so the first ones are short. The longest is
+    /// short as well, because a node that fetches without the engine repeats fetches of the others until it is back.
     static let backoff = Backoff(initialMilliseconds: 50, maximumMilliseconds: 1_000)
     /// Pauses while an operator must correct something.
     static let operatorBackoff = Backoff(initialMilliseconds: 2_000, maximumMilliseconds: 30_000)
@@ -39,7 +39,7 @@ struct EngineSession {
     /// Maximum number of batches of calls without a reply. Beyond it the server is too slow, and the node leaves.
     static let maximumPendingBatches = 1_024
 
-    /// Heartbeats between two looks at the server's role, and at its memory.
+    /// Heartbeats between two queries of the server's role, and of its memory.
     static let roleCheckIntervalHeartbeats = 5
 
     var options: EngineOptions
@@ -57,9 +57,9 @@ struct EngineSession {
     private var nextHeartbeat: MonotonicTime?
     /// Time at which a lost sentinel is replaced.
     private var sentinelReconnectTime: MonotonicTime?
-    /// Failures in a row, without a settled membership between them.
+    /// Failures in a row, without a stable membership between them.
     private var consecutiveFailures = 0
-    /// Time at which the present membership is settled; nil without one.
+    /// Time from which the present membership counts as stable; nil without one.
     private var stableMembershipTime: MonotonicTime?
     private var memberCount = 0
     private var messageCounts = EngineCounts()
@@ -68,7 +68,7 @@ struct EngineSession {
     private(set) var connectionNumbers = [0, 0, 0]
     private(set) var actions: [EngineAction] = []
 
-    /// - Parameter seed: Random number, from which the node's IDs and the jitter are made.
+    /// - Parameter seed: random number, from which the node's IDs and the jitter are made.
     init(_ options: EngineOptions, seed: UInt64) {
         self.options = options
         names = EngineNames(cluster: options.cluster)
@@ -86,9 +86,7 @@ struct EngineSession {
     var deadline: MonotonicTime? {
         var times = [
             connectionDeadline, pendingReplies[0].deadline, pendingReplies[1].deadline, nextHeartbeat,
-            sentinelReconnectTime,
-            finder.replyDeadline,
-            finder.nextCheck,
+            sentinelReconnectTime, finder.replyDeadline, finder.nextCheck,
         ]
         if case .backingOff(let end) = phase { times.append(end) }
         return times.compactMap(\.self).min()
@@ -116,7 +114,7 @@ struct EngineSession {
         if wasJoined { actions.append(.report(.left(.leftCluster))) }
     }
 
-    /// Uses other logins from the next connection on. One that is due only later is made at once.
+    /// Uses other logins from the next connection on. Ends a pause, so that the next connection is made at once.
     mutating func useLogin(
         _ login: EngineOptions.Login?, ofSentinels sentinelLogin: EngineOptions.Login?, now: MonotonicTime
     ) {
@@ -156,9 +154,8 @@ struct EngineSession {
                 send(command, expecting: .scriptLoad(script), over: .scripts, now: now)
             }
         case .notifications:
-            send(
-                Command("SUBSCRIBE", names.channel(of: nodeID)), expecting: .subscription, over: .notifications,
-                now: now)
+            let subscribe = Command("SUBSCRIBE", names.channel(of: nodeID))
+            send(subscribe, expecting: .subscription, over: .notifications, now: now)
         case .sentinel: break
         }
     }
@@ -183,7 +180,7 @@ struct EngineSession {
         handleReply(reply, to: command, now: now)
     }
 
-    /// A connection ended, could not be made, or had bytes that are no reply.
+    /// Handles a connection that ended, could not be made, or had bytes that are no reply.
     mutating func linkClosed(_ link: EngineLink, fault: EngineFault, now: MonotonicTime) {
         if link == .sentinel { return sentinelFailed(fault, now: now) }
         if hasServerConnection { failConnection(fault, now: now) }
@@ -216,7 +213,8 @@ struct EngineSession {
         }
     }
 
-    /// Sends calls in as few batches as possible. Dropped unless the node is a member: they then have no meaning.
+    /// Sends calls in as few batches as possible. Drops them unless the node is a member, since they would have no
+    /// meaning.
     mutating func submit(_ calls: [EngineCall], now: MonotonicTime) {
         for batch in EngineBatch.batches(of: calls) where phase == .joined {
             guard pendingBatchCount < Self.maximumPendingBatches else { return failConnection(.timedOut, now: now) }
@@ -261,7 +259,7 @@ struct EngineSession {
     }
 
     private mutating func primaryFound(_ address: EngineAddress, now: MonotonicTime) {
-        // A sentinel that was asked about the majority may have missed a change of the primary.
+        // A sentinel that replaces another one for the query of the quorum may have missed a change of the primary.
         guard phase == .locating || !finder.isReplacementConnection else { return }
         switch phase {
         case .stopped: break

@@ -18,12 +18,12 @@ final class EngineStream {
     private static let maximumUnsentBytes = 16_777_216
 
     private let loop: EventLoop
-    /// Look-up that runs, also one that is no longer needed: so a name server that hangs keeps one thread busy.
+    /// Look-up that runs, even if it is no longer needed: so a name server that hangs keeps only one thread busy.
     private var lookup: HostLookup?
     /// Port at the host that is looked up; nil if the connection was closed meanwhile.
     private var awaitedPort: UInt16?
-    /// Number of the look-ups that ended, by which the addresses of a host are taken in turn.
-    private var lookups = 0
+    /// Number of look-ups that succeeded, by which the addresses of a host are taken in turn.
+    private var lookupCount = 0
     private var descriptor: Int32?
     private var registration: EventLoop.Registration?
     private var reader: ReplyReader?
@@ -72,10 +72,10 @@ final class EngineStream {
         awaitedPort = nil
         switch outcome {
         case .success(let addresses):
-            lookups += 1
+            lookupCount += 1
             // Name servers change the order. Both connections of a session go to one address.
             let sorted = addresses.sorted { "\($0)" < "\($1)" }
-            let address = sorted[lookups % sorted.count]
+            let address = sorted[lookupCount % sorted.count]
             connect { try StreamConnection.connect(to: address, port: port) }
         case .failure(let failure): endConnection(.unreachable("\(failure)"))
         }

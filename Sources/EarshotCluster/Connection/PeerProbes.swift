@@ -1,6 +1,6 @@
 public import EarshotLoop
 
-/// Attempts to connect to the addresses at which other nodes give their bodies, so that a closed or filtered port is
+/// Attempts to connect to the addresses at which other nodes serve their bodies, so that a closed or filtered port is
 /// noticed before a body is needed. Nothing is sent.
 ///
 /// In each pass of the loop the owner calls ``takeResults()``.
@@ -43,7 +43,8 @@ public final class PeerProbes {
                 UnixSocket.close(descriptor)
                 throw error
             }
-            let timer = loop.setTimer(after: Self.timeLimit) { [unowned self] in endProbe(address, failure: "timed out")
+            let timer = loop.setTimer(after: Self.timeLimit) { [unowned self] in
+                endProbe(address, failure: "timed out")
             }
             probes[address] = Probe(descriptor: descriptor, registration: registration, timer: timer)
         } catch {
@@ -51,7 +52,7 @@ public final class PeerProbes {
         }
     }
 
-    /// Removes and returns the ends since the last call; without a failure there was a connection.
+    /// Removes and returns the results since the last call. A result without a failure is a connection.
     public func takeResults() -> [(address: String, failure: String?)] {
         guard !results.isEmpty else { return [] }
         defer { results = [] }

@@ -2,14 +2,14 @@ internal import EarshotCore
 internal import EarshotHTTP
 internal import RESP
 
-/// Finds the primary: takes the servers of a list in turn, or asks sentinels and watches for a change.
+/// Finds the primary: takes the servers of a list in turn, or queries sentinels and watches for a change.
 ///
 /// The connection to a sentinel:
 ///
 /// ```
-/// closed → connecting → asking → watching
-///    ↑         │           │        │
-///    └─────────┴───────────┴────────┘   (lost; the next sentinel is tried after a pause)
+/// closed → connecting → querying → watching
+///    ↑         │           │          │
+///    └─────────┴───────────┴──────────┘   (lost; the next sentinel is tried after a pause)
 /// ```
 struct PrimaryFinder {
     /// State of the connection to a sentinel.
@@ -50,18 +50,18 @@ struct PrimaryFinder {
     private var connectionDeadline: MonotonicTime?
     /// Time of the next PING on the watching connection; nil in other phases. A half-open connection reports no change.
     private var nextPing: MonotonicTime?
-    /// Time at which another sentinel is asked whether a majority of them is left. A connection that watches answers no
-    /// questions, so that sentinel replaces it. Nil in other phases, and with one sentinel.
-    private var nextQuery: MonotonicTime?
-    /// Whether the next sentinel is asked about the majority.
+    /// Time of the next query to another sentinel about the majority. A connection that watches answers no queries, so
+    /// the other sentinel replaces it. Nil in other phases, and with one sentinel.
+    private var nextQuorumCheck: MonotonicTime?
+    /// Whether the next sentinel is queried about the majority.
     private var isQueryingQuorum = false
-    /// Whether the connection replaces one that watched, and does not watch yet. Its first address is no reason to leave
-    /// a primary: this sentinel may have missed a change.
+    /// Whether the connection replaces one that watched, and does not watch yet. Its first address is no reason to
+    /// leave a primary: this sentinel may have missed a change.
     private(set) var isReplacementConnection = false
-    /// Sentinels in a row that could not be asked.
+    /// Sentinels in a row that could not be queried.
     private var consecutiveSentinelFailures = 0
 
-    /// Interval of the questions about the majority.
+    /// Interval of the queries about the majority.
     static let quorumCheckIntervalMilliseconds = 5_000
 
     init(_ options: EngineOptions) {
@@ -78,9 +78,9 @@ struct PrimaryFinder {
     }
 
     /// Time at which the watching connection needs a call of `duePing` or `mustCheckQuorum`.
-    var nextCheck: MonotonicTime? { [nextPing, nextQuery].compactMap(\.self).min() }
+    var nextCheck: MonotonicTime? { [nextPing, nextQuorumCheck].compactMap(\.self).min() }
 
-    /// Whether none of the sentinels could be asked since the last one that answered.
+    /// Whether none of the sentinels could be queried since the last one that answered.
     var areAllSentinelsUnreachable: Bool {
         guard case .sentinels(let sentinels, _) = engineLocation else { return false }
         return consecutiveSentinelFailures >= sentinels.count
@@ -112,7 +112,7 @@ struct PrimaryFinder {
         enter(.closed)
         pendingReplies = PendingReplies()
         connectionDeadline = nil
-        (nextPing, nextQuery) = (nil, nil)
+        (nextPing, nextQuorumCheck) = (nil, nil)
         isReplacementConnection = false
     }
 
@@ -124,14 +124,14 @@ struct PrimaryFinder {
         return RESP.Command("PING")
     }
 
-    /// Returns whether the next sentinel must be asked about the majority, in place of the present one.
+    /// Returns whether the next sentinel must be queried about the majority, in place of the present one.
     mutating func mustCheckQuorum(now: MonotonicTime) -> Bool {
-        guard phase == .watching, let due = nextQuery, due <= now else { return false }
+        guard phase == .watching, let due = nextQuorumCheck, due <= now else { return false }
         isQueryingQuorum = true
         return true
     }
 
-    /// The connection exists. Returns the commands to send.
+    /// Begins the queries over a connection that exists. Returns the commands to send.
     mutating func connectionOpened(now: MonotonicTime) -> [RESP.Command] {
         guard phase == .connecting, case .sentinels(_, let primary) = engineLocation else { return [] }
         enter(.querying)
@@ -150,7 +150,7 @@ struct PrimaryFinder {
             isQueryingQuorum = false
             isReplacementConnection = true
         }
-        // On the same connection after the question, so that no change is missed between the two.
+        // On the same connection after the query, so that no change is missed between the two.
         commands.append(RESP.Command("SUBSCRIBE", "+switch-master"))
         pendingReplies.append(.subscription, until: deadline)
         return commands
@@ -168,9 +168,8 @@ struct PrimaryFinder {
         case .primaryAddress:
             if reply == .null { return .sentinelFailed(.noPrimary) }
             guard let parts = reply.elements, parts.count == 2, let host = parts[0].text,
-                let port = parts[1].text.flatMap({ UInt16($0) })
+                let port = parts[1].text.flatMap({ UInt16($0) }), let address = EngineAddress(host: host, port: port)
             else { return .sentinelFailed(.malformedReply) }
-            guard let address = EngineAddress(host: host, port: port) else { return .sentinelFailed(.malformedReply) }
             return .primary(address)
         case .quorumCheck: return Self.quorumResult(of: reply)
         case .subscription:
@@ -180,14 +179,14 @@ struct PrimaryFinder {
             isReplacementConnection = false
             nextPing = now.advanced(byMilliseconds: EngineLimits.heartbeatMilliseconds)
             if case .sentinels(let sentinels, _) = engineLocation, sentinels.count > 1 {
-                nextQuery = now.advanced(byMilliseconds: Self.quorumCheckIntervalMilliseconds)
+                nextQuorumCheck = now.advanced(byMilliseconds: Self.quorumCheckIntervalMilliseconds)
             }
             return .nothing
         case .ping: return reply.elements?.first?.text == "pong" ? .nothing : .sentinelFailed(.malformedReply)
         }
     }
 
-    /// `OK 3 usable Sentinels. …` or `NOQUORUM …`. A sentinel whose user lacks the permission says nothing about it.
+    /// `OK 3 usable Sentinels. …` or `NOQUORUM …`. A sentinel whose user lacks the permission replies with neither.
     private static func quorumResult(of reply: Reply) -> Finding {
         switch reply {
         case .status(let text) where text.hasPrefix("OK"): .quorumReachable(true)

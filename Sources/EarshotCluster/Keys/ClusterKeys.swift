@@ -8,7 +8,8 @@ internal import LibCrypto
 public struct ClusterKeys: Sendable {
     private let keyedHash: HMAC
 
-    /// - Parameter secret: Long and random, because keys of URLs can be tried offline. The owner of the settings checks it.
+    /// - Parameter secret: long and random, because keys of URLs can be tried offline. The owner of the settings checks
+    ///   it.
     public init(secret: [UInt8]) {
         keyedHash = HMAC(key: secret)
     }

@@ -25,7 +25,8 @@ struct EngineSeals {
         var uncoordinatedToken: FencingToken?
     }
 
-    /// Flights whose latest attempt is known, in each of two tables. The older one is dropped when the younger one is full.
+    /// Flights whose latest attempt is known, in each of two tables. The older one is dropped when the younger one is
+    /// full.
     private static let maximumKnownFlights = 32_768
     private static let authenticationCodeBytes = 32
     private static let blank = UInt8(ascii: " ")
@@ -39,7 +40,7 @@ struct EngineSeals {
 
     init(_ keys: ClusterKeys) { self.keys = keys }
 
-    /// Whether the engine had an entry since the last call that no node has written.
+    /// Whether the engine had an entry that no node has written, since the last call.
     mutating func takeForgeryFlag() -> Bool {
         defer { hasForgery = false }
         return hasForgery
@@ -51,27 +52,24 @@ struct EngineSeals {
     mutating func sealedCall(_ call: EngineCall) -> EngineCall {
         switch call {
         case .wantFlights(let wants):
-            return .wantFlights(
-                wants.map { want in
-                    var want = want
-                    if !want.record.isEmpty {
-                        want.record = sealedBytes(kind: .record, bytes: want.record, of: want.key)
-                    }
-                    return want
-                })
+            var sealedWants = wants
+            for (index, want) in wants.enumerated() where !want.record.isEmpty {
+                sealedWants[index].record = sealedBytes(kind: .record, bytes: want.record, of: want.key)
+            }
+            return .wantFlights(sealedWants)
         case .reportCompletions(let completions):
-            var ends = completions
+            var sealedCompletions = completions
             for (index, completion) in completions.enumerated() {
                 switch completion.outcome {
                 case .result(let result) where !result.isEmpty:
-                    ends[index].outcome = .result(sealedResult(result, completion: completion))
+                    sealedCompletions[index].outcome = .result(sealedResult(result, completion: completion))
                 case .lateResult(let result, let age):
-                    ends[index].outcome = .lateResult(
-                        sealedResult(result, completion: completion), ageMilliseconds: age)
+                    let sealed = sealedResult(result, completion: completion)
+                    sealedCompletions[index].outcome = .lateResult(sealed, ageMilliseconds: age)
                 case .result, .released: break
                 }
             }
-            return .reportCompletions(ends)
+            return .reportCompletions(sealedCompletions)
         case .withdrawWants, .takeFlights, .takeWantedFlights, .reportRefusal, .survey, .retireMembership,
             .leaveCluster:
             return call
@@ -86,8 +84,8 @@ struct EngineSeals {
 
     // MARK: Events
 
-    /// The event without codes. An entry with a wrong code is empty, which nothing can use. A notification with one only
-    /// says that the flight has changed.
+    /// The event without codes. An entry with a wrong code becomes empty, which nothing can use. A notification with a
+    /// wrong code only reports that the flight has changed.
     mutating func unsealedEvent(_ event: EngineEvent) -> EngineEvent {
         switch event {
         case .flightsGranted(var grants, let opens):
@@ -106,8 +104,7 @@ struct EngineSeals {
             guard let result = verifiedResult(entry, of: key) else { return .unusableResult(key) }
             return .resultReceived(key, result)
         case .joined, .members, .left, .warning, .remedied, .completionsAnswered, .cooled, .surveyed, .workWaits,
-            .attemptAborted,
-            .messagesLost, .unusableResult:
+            .attemptAborted, .messagesLost, .unusableResult:
             return event
         }
     }

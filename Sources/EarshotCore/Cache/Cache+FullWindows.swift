@@ -27,9 +27,8 @@ extension Cache {
     ) {
         let reference = records.clients.reference(to: client)
         // Removed requests may leave their flights behind.
-        if records.storedResults.flightCount(blockedBy: reference) > 64 + 2
-            * Int(records.clients[client].ownedRequests.count)
-        {
+        let sweepThreshold = 64 + 2 * Int(records.clients[client].ownedRequests.count)
+        if records.storedResults.flightCount(blockedBy: reference) > sweepThreshold {
             let left = records.storedResults.flights(blockedBy: reference).filter {
                 flightWaitingForRoom($0, in: &records) != nil
             }
@@ -43,22 +42,20 @@ extension Cache {
     /// The flight of this name, if it waits for room.
     static func flightWaitingForRoom(_ name: FlightName, in records: inout Records) -> Handle<Flight>? {
         guard let flight = records.flights.handle(of: name), records.cachePlans[flight]?.waitsForReceiverRoom == true
-        else {
-            return nil
-        }
+        else { return nil }
         return flight
     }
 
-    /// Looks a flight up again that waits for room, since it has a new receiver.
+    /// Looks up again a flight that waits for room, since it has a new receiver.
     static func receiverChanged(of flight: Handle<Flight>, in records: inout Records) {
         guard !records.cachePlans.isEmpty, records.cachePlans[flight]?.waitsForReceiverRoom == true else { return }
         lookUpAgain(flight, in: &records)
     }
 
     /// Reserves room for the answer of a flight in the window of its first receiver.
-    static func reserveWindowRoom(for flight: Handle<Flight>, in records: inout Records) -> GenerationalHandle<
-        ClientSession
-    >? {
+    static func reserveWindowRoom(
+        for flight: Handle<Flight>, in records: inout Records
+    ) -> GenerationalHandle<ClientSession>? {
         var receiver: Handle<ClientSession>?
         records.forEachInterest(of: flight) { records, interest in
             receiver = receiver ?? records.requests[interest].owner

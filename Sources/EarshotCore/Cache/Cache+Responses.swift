@@ -10,8 +10,7 @@ extension Cache {
     /// - Returns: the next step of the flight; nil if the response goes to its requests.
     static func responseReceived(
         _ response: Outcome.Response, _ fields: HeaderFields, for flight: Handle<Flight>, triesAgain: Bool,
-        now: MonotonicTime,
-        in records: inout Records
+        now: MonotonicTime, in records: inout Records
     ) -> FlightStep? {
         guard !records.flights[flight].servesSingleRequest else {
             invalidate(after: response, fields, to: records.flights[flight].request, in: &records)
@@ -35,8 +34,7 @@ extension Cache {
     /// Handles a 304: updates the stored response and answers with it, or discards it and fetches again.
     private static func handleNotModified(
         _ flight: Handle<Flight>, _ stored: CacheVariant, _ fields: HeaderFields, requestTime: Int64,
-        now: MonotonicTime,
-        in records: inout Records
+        now: MonotonicTime, in records: inout Records
     ) -> FlightStep {
         let freshening = cacheRule(for: flight, in: &records).freshening(
             of: stored.response, by304: fields, to: records.flights[flight].request, requestTime: requestTime,
@@ -119,16 +117,14 @@ extension Cache {
             entry: entry, response: stored, length: response.bodyLength, sha256: sha256.isEmpty ? nil : sha256)
         let owner = storageOwner(of: flight, in: &records)
         if let file = response.bodyFile { records.outcomes.markFileShared(file) }
+        let key = cacheKey(of: flight, in: &records)
         records.outbox.actions.append(
-            .cache(
-                .storeResponse(
-                    cacheKey(of: flight, in: &records), variant, response.inlineBody, file: response.bodyFile,
-                    owner: owner)))
+            .cache(.storeResponse(key, variant, response.inlineBody, file: response.bodyFile, owner: owner)))
         return stored
     }
 
-    /// Returns a new identifier. They ascend, so that the index of the cache grows at its end. The first one is made of the
-    /// time and of random bits, so that it is not one of an earlier broker, also if the clock went back.
+    /// Returns a new identifier. Identifiers ascend, so that the index of the cache grows at its end. The first one is
+    /// made of the time and of random bits, so that it is not one of an earlier broker, even if the clock went back.
     private static func nextEntryID(in records: inout Records) -> CacheEntryID {
         let seconds = UInt64(min(max(records.calendarSeconds, 0), Int64(UInt32.max)))
         let last =
@@ -152,7 +148,7 @@ extension Cache {
         return isWarm
     }
 
-    /// Marks stored responses as doubtful after an unsafe request. The flight of such a request has no other interests.
+    /// Invalidates stored responses after an unsafe request. The flight of such a request has no other interests.
     private static func invalidate(
         after response: Outcome.Response, _ fields: HeaderFields, to request: HTTPRequest, in records: inout Records
     ) {
@@ -162,8 +158,8 @@ extension Cache {
 
     // MARK: Revalidation
 
-    /// Key of the flight that validates a stored response in the background (`stale-while-revalidate`), at most one per key.
-    /// Nil if none starts. At the bound the next request that uses the response tries again.
+    /// Key of the flight that validates a stored response in the background (`stale-while-revalidate`), at most one per
+    /// key. Nil if none starts. At the bound the next request that uses the response tries again.
     static func revalidationKey(for flight: Handle<Flight>, in records: inout Records) -> FlightKey? {
         let record = records.flights[flight]
         let key = FlightKey(
@@ -178,16 +174,16 @@ extension Cache {
 
     /// Plans the revalidation of a stored response that a flight uses.
     ///
-    /// - Parameter behind: the flight that validates it.
+    /// - Parameter revalidation: the flight that validates it.
     static func beginRevalidation(
-        of stored: CacheVariant, adding: HeaderFields, by behind: Handle<Flight>, for flight: Handle<Flight>,
+        of stored: CacheVariant, adding: HeaderFields, by revalidation: Handle<Flight>, for flight: Handle<Flight>,
         in records: inout Records
     ) {
-        records.flights[behind].isRevalidation = true
-        records.flights[behind].timeoutMilliseconds = records.flights[flight].timeoutMilliseconds
+        records.flights[revalidation].isRevalidation = true
+        records.flights[revalidation].timeoutMilliseconds = records.flights[flight].timeoutMilliseconds
         let owner = storageOwner(of: flight, in: &records)
-        records.cachePlans[behind] = CachePlan(addedFields: adding, storedVariant: stored, owner: owner)
-        records.queuedRevalidations.append(records.flights.name(of: behind))
+        records.cachePlans[revalidation] = CachePlan(addedFields: adding, storedVariant: stored, owner: owner)
+        records.queuedRevalidations.append(records.flights.name(of: revalidation))
     }
 
     /// Ends the cache's own interest in a flight. The flight continues if requests wait for it.

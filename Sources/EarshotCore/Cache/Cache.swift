@@ -11,16 +11,14 @@ enum Cache {
     enum Answer {
         /// The next step of the flight.
         case step(FlightStep)
-        /// To use a stored response and validate it in the background.
+        /// Use of a stored response, and its validation in the background.
         case useWhileRevalidating(of: CacheVariant, adding: HeaderFields)
     }
 
-    /// Decides about the answer to a lookup: the stored variants of a flight's URL, in any order.
+    /// Decides how to use the answer to a lookup: the stored variants of a flight's URL, in any order.
     static func lookupCompleted(
         _ flight: Handle<Flight>, _ variants: [CacheVariant], now: MonotonicTime, in records: inout Records
-    )
-        -> Answer
-    {
+    ) -> Answer {
         guard records.flights[flight].phase == .asking,
             records.cachePlans[flight].map({ $0.readingSource == nil && !$0.waitsForReceiverRoom }) ?? true
         else { return .step(.noFurtherAction) }
@@ -94,7 +92,7 @@ enum Cache {
         requestVariants(for: flight, request, in: &records)
     }
 
-    /// Looks a flight up again that has waited for room.
+    /// Looks up again a flight that has waited for room.
     static func lookUpAgain(_ flight: Handle<Flight>, in records: inout Records) {
         records.cachePlans[flight] = CachePlan(reservedReceiver: reserveWindowRoom(for: flight, in: &records))
         requestVariants(for: flight, records.flights[flight].request, in: &records)
@@ -108,8 +106,8 @@ enum Cache {
     /// Whether the flight is looked up in the cache. A request that bypasses the cache and may not be fetched either
     /// fails as if nothing were stored.
     private static func mayUseCache(_ request: HTTPRequest, _ mode: CacheMode) -> Bool {
-        let isPast = mode == .noStore || mode == .reload || !request.canBeAnsweredByCache
-        return !isPast || mode == .onlyIfCached || CacheControl(request: request.fields).onlyIfCached
+        let bypassesCache = mode == .noStore || mode == .reload || !request.canBeAnsweredByCache
+        return !bypassesCache || mode == .onlyIfCached || CacheControl(request: request.fields).onlyIfCached
     }
 
     static func cacheKey(of flight: Handle<Flight>, in records: inout Records) -> CacheKey {
@@ -161,8 +159,8 @@ enum Cache {
     ///
     /// - Parameters:
     ///   - range: range of the body that the flight requests; nil for the whole body.
-    ///   - fallback: failure of the origin that the stored response replaces; nil if there was none. Its reference passes
-    ///     to the plan, or is released.
+    ///   - fallback: failure of the origin that the stored response replaces; nil if there was none. Its reference
+    ///     passes to the plan, or is released.
     static func useStoredResponse(
         _ stored: CacheVariant, _ range: RequestedRange? = nil, for flight: Handle<Flight>, as source: Terminal.Source,
         fallback: Handle<Outcome>? = nil, now: MonotonicTime, in records: inout Records
@@ -195,8 +193,8 @@ enum Cache {
         return .noFurtherAction
     }
 
-    /// Makes a response of a stored variant, to decide about like about a response of an origin. Takes ownership of the
-    /// body.
+    /// Makes a response of a stored variant, which the flight evaluates like a response of an origin. Takes ownership
+    /// of the body.
     private static func answerFromCache(
         to flight: Handle<Flight>, _ stored: CacheVariant, _ range: RequestedRange?, _ body: CachedBody?,
         sha256: String?, _ source: Terminal.Source, now: MonotonicTime, in records: inout Records
@@ -223,18 +221,17 @@ enum Cache {
 
     /// Answers a failed flight with a stored response, if its rules allow stale use.
     ///
-    /// - Returns: the next step, which may be the reading of the body, and which takes over the reference to the outcome;
-    ///   nil if no stored response answers the flight.
+    /// - Returns: the next step, which may be the reading of the body, and which takes over the reference to the
+    ///   outcome; nil if no stored response answers the flight.
     static func useStaleResponse(
         for flight: Handle<Flight>, after outcome: Handle<Outcome>, now: MonotonicTime, in records: inout Records
     ) -> FlightStep? {
         let status = records.outcomes[outcome].response?.status
-        // Also if the status is a result for the flight's requests.
+        // Even if the status is a result for the flight's requests.
         let hasErrorStatus = status.map { $0 >= 400 } == true && records.outcomes[outcome].response?.cacheSource == nil
         guard let failure = records.outcomes[outcome].failure ?? (hasErrorStatus ? .httpStatus : nil),
             records.flights.isAwaitedByRequest(flight), let plan = records.cachePlans[flight],
-            plan.readingSource == nil,
-            let stored = plan.storedVariant
+            plan.readingSource == nil, let stored = plan.storedVariant
         else { return nil }
         let record = records.flights[flight]
         let isAllowed = cacheRule(for: flight, in: &records).mayUseStale(

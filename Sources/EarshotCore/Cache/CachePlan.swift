@@ -23,15 +23,15 @@ package struct CachePlan {
     /// Principal whose use of a stale response began a revalidation; nil for the administrator.
     var owner: PrincipalName?
 
-    /// The request that the JOB makes, from that of the flight. Not a method of the core, because its caller would copy the
-    /// whole core.
+    /// Returns the request of the JOB, which is the flight's request with the planned fields. Not a method of the core,
+    /// because its caller would copy the whole core.
     func plannedRequest(from request: HTTPRequest) -> HTTPRequest {
         let request = request.addingFields(addedFields)
         return requestConditions.map { request.addingFields($0.fields) } ?? request
     }
 }
 
-/// Stored response without its body, as the shell's index gives it to the core.
+/// Stored response without its body, as the shell's index returns it to the core.
 public struct CacheVariant: Equatable, Sendable {
     public var entryID: CacheEntryID
     public var response: StoredResponse

@@ -6,7 +6,9 @@ package struct ClientSession: Generational {
     /// State machine:
     ///
     /// ```
-    /// joining → open ⇄ away     (HELLO; the connection is lost, another one resumes the session)
+    /// joining → open  (HELLO)
+    /// open → away     (the connection is lost)
+    /// away → open     (another connection resumes the session)
     /// ```
     ///
     /// A session ends in any phase. It is freed then, after the removal of its requests if there are many (`hasEnded`).
@@ -43,7 +45,7 @@ package struct ClientSession: Generational {
     var isGateway: Bool
     /// Principal that the session belongs to.
     package var principal: Handle<Principal>
-    /// Whether it has the rights of the administrator: it is one of the administrator, and did not give them up.
+    /// Whether it has the rights of the administrator: it belongs to the administrator, and its HELLO kept the rights.
     var isAdministrator = false
     /// Open requests that it owns.
     var ownedRequests = LinkedList<Interest>()
@@ -51,21 +53,19 @@ package struct ClientSession: Generational {
     package var deliveries = DeliveryWindow()
     /// Bytes of its terminals that are charged to its principal; 0 for the administrator.
     var chargedWeight = DeliveryWindow.ByteWeight()
-    /// Number of them that is charged.
+    /// Number of its terminals that is charged to its principal.
     var chargedTerminalCount = 0
     /// Number of flights of which stored responses are read, or looked up again, for a terminal of this client.
     var cacheReservationCount = 0
     /// Whether durable failures stay on disk after its acknowledgement.
     var keepsFailuresOnDisk = false
-    /// Whether the core has asked the shell to close it.
+    /// Whether the core has requested that the shell close it.
     var isCloseRequested = false
 
     /// Requests whose latest PROGRESS its socket did not take, with their generations.
     var missedProgress: [Handle<Interest>: UInt64] = [:]
 
-    init(
-        id: ClientID, token: SessionToken, generation: UInt64, user: Handle<Principal>, isGateway: Bool
-    ) {
+    init(id: ClientID, token: SessionToken, generation: UInt64, user: Handle<Principal>, isGateway: Bool) {
         self.id = id
         self.generation = generation
         self.token = token

@@ -55,16 +55,15 @@ enum Clients {
         return nil
     }
 
-    /// Error about a number that was used.
+    /// Error for a number that was used.
     static var reusedNumberError: ErrorReply {
-        ErrorReply(
-            code: "bad-message", detail: "numbers rise: the number is not above that of an earlier message")
+        ErrorReply(code: "bad-message", detail: "numbers rise: the number is not above that of an earlier message")
     }
 
     // MARK: Sessions with a lease
 
-    /// The session that a HELLO resumes; nil without one. An unknown token, and a token of another
-    /// principal or with other rights, are treated alike, so that guessing reveals nothing.
+    /// The session that a HELLO resumes; nil without one. An unknown token, and a token of another principal or with
+    /// other rights, are treated alike, so that guessing reveals nothing.
     ///
     /// - Parameter client: the new connection, with the principal and the rights of the HELLO.
     static func resumableSession(
@@ -80,10 +79,8 @@ enum Clients {
 
     /// Prepares the replies that the next connection of a session lacks.
     ///
-    /// - Returns: false if some are no longer kept, or if the client names a number that there was not.
-    static func resumeReplies(
-        of session: Handle<ClientSession>, _ hello: Hello, in records: inout Records
-    ) -> Bool {
+    /// - Returns: false if some are no longer kept, or if the client names a number that no message had.
+    static func resumeReplies(of session: Handle<ClientSession>, _ hello: Hello, in records: inout Records) -> Bool {
         let next = records.clients[session].messageNumbers.lastNumber + 1
         let first = hello.firstUnansweredNumber ?? next
         return first <= next && records.clients[session].replies.prepareResumption(from: first)
@@ -108,9 +105,9 @@ enum Clients {
             at: now.advanced(byMilliseconds: records.clients[client].leaseMilliseconds), of: client)
     }
 
-    /// The session that ends to make room for an absent one: the one that has been away longest, of the same principal if
-    /// that has more than a quarter of the places. So one principal cannot evict all sessions of another. Nil if there is
-    /// room.
+    /// The session that ends to make room for an absent one: the one that has been away longest, of the same principal
+    /// if that has more than a quarter of the places. So one principal cannot evict all sessions of another. Nil if
+    /// there is room.
     static func sessionEvictedByAbsence(
         of client: Handle<ClientSession>, in records: inout Records
     ) -> Handle<ClientSession>? {

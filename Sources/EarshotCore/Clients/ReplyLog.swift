@@ -4,7 +4,7 @@ internal import EarshotWire
 /// Latest replies of a session with a lease, kept so that its next connection can get those lost with the former one.
 ///
 /// The HELLO that resumes the session names the first number whose answer the client lacks. An answer to a QUERY is not
-/// kept once it is sent: the client asks again.
+/// kept after it is sent: the client repeats the QUERY.
 struct ReplyLog {
     /// A reply, the number of the message that it answers, and the sequence number of the last terminal before it.
     private struct Entry {
@@ -12,7 +12,7 @@ struct ReplyLog {
         var number: UInt64
         var precedingSequence: UInt64
 
-        /// Whether it is kept after it was sent. The client asks again for the answer to a QUERY.
+        /// Whether it is kept after it was sent. The client repeats a QUERY instead.
         var isKeptAfterSending: Bool { if case .queryAnswer = reply { false } else { number > 0 } }
     }
 
@@ -36,7 +36,11 @@ struct ReplyLog {
         unsentReplies.first.map { $0.precedingSequence <= sequence } ?? false
     }
 
-    /// - Parameter handle: number of the message that it answers; 0 for none.
+    /// Appends a reply that waits for the terminals that precede it.
+    ///
+    /// - Parameters:
+    ///   - number: number of the message that it answers; 0 for none.
+    ///   - sequence: sequence number of the last terminal that precedes it.
     mutating func append(_ reply: ClientReply, answering number: UInt64, after sequence: UInt64) {
         unsentReplies.append(Entry(reply: reply, number: number, precedingSequence: sequence))
     }
@@ -90,12 +94,12 @@ struct MessageNumbers {
     private(set) var lastNumber: UInt64 = 0
     /// Number of the message that is being carried out and has no answer yet; 0 for none.
     private(set) var currentNumber: UInt64 = 0
-    /// Number of messages before that one whose answers are not due yet.
+    /// Number of messages before the current one whose answers are not due yet.
     private(set) var pendingCount = 0
 
     /// Begins a message.
     ///
-    /// - Parameter handle: its number; nil for a message without one.
+    /// - Parameter number: its number; nil for a message without one.
     /// - Returns: whether the number is above all earlier ones.
     mutating func beginMessage(number: UInt64?) -> Bool {
         currentNumber = 0
@@ -117,7 +121,7 @@ struct MessageNumbers {
         return takeCurrentNumber()
     }
 
-    /// The answer to an earlier message is due.
+    /// Counts an earlier message as answered.
     mutating func deferredNumberAnswered(_ number: UInt64) {
         if number > 0 { pendingCount -= 1 }
     }
@@ -129,7 +133,7 @@ struct Requester: Equatable {
     let number: UInt64
 }
 
-/// An asker whose session lives.
+/// A requester whose session is alive.
 struct LiveRequester {
     let client: Handle<ClientSession>
     let number: UInt64

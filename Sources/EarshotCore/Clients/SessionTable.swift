@@ -5,7 +5,7 @@ package import OrderedCollections
 /// Sessions of clients by handle, by connection and by token.
 ///
 /// `ClientSession.Phase` documents the phases of a session; only this type changes them. A session that has ended keeps
-/// its number, without connection and token, until it is removed.
+/// its handle, without connection and token, until it is removed.
 package struct SessionTable {
     private var sessions = Slab<ClientSession>()
     /// Connected sessions.
@@ -19,7 +19,7 @@ package struct SessionTable {
 
     // MARK: Queries
 
-    /// Facts about a session change in place; its phase, connection and lease only through the other methods.
+    /// Accesses a session in place. Its phase, connection and lease change only through the other methods.
     package subscript(session: Handle<ClientSession>) -> ClientSession {
         _read { yield sessions[session] }
         _modify { yield &sessions[session] }
@@ -77,7 +77,7 @@ package struct SessionTable {
             ClientSession(id: id, token: token, generation: generation, user: user, isGateway: isGateway))
     }
 
-    /// Separates a session from its connection. The caller ends the session or leaves it aside.
+    /// Separates a session from its connection. The caller ends or suspends the session.
     mutating func removeConnection(_ id: ClientID) -> Handle<ClientSession>? { handlesByID.removeValue(forKey: id) }
 
     /// Opens a session after its HELLO, or after a connection has resumed it.
@@ -88,7 +88,7 @@ package struct SessionTable {
         if leaseMilliseconds > 0 { handlesByToken[token] = session } else { handlesByToken[token] = nil }
     }
 
-    /// Gives the connection of a joining session to a session that is away, and removes the joining one. The caller
+    /// Moves the connection of a joining session to a session that is away, and removes the joining one. The caller
     /// opens the session next.
     mutating func resume(_ session: Handle<ClientSession>, over joining: Handle<ClientSession>) {
         precondition(awaySessions.contains(session), "session \(session) is not away")

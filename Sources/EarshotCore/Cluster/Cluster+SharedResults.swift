@@ -4,9 +4,10 @@ internal import EarshotWire
 /// Results between the nodes of a cluster: those of this node's attempts, and those that it gets from others.
 ///
 /// The engine carries status, fields and failures. A body stays on the node that received it, for some seconds. Another
-/// node *pulls* it: the flight moves to the pool of the scheme `earshot-node`, whose worker reads the body as a client of
-/// that node. It then ends with the response as if this node had received it. A flight whose body cannot be read claims
-/// again, and so does one whose failure may be that of the other node. It stays on its node after the second time.
+/// node *pulls* it: the flight moves to the pool of the scheme `earshot-node`, whose worker reads the body as a client
+/// of that node. It then ends with the response as if this node had received it. A flight whose body cannot be read
+/// claims again, and so does one whose failure may be that of the other node. It stays on its node after the second
+/// time.
 extension Cluster {
     // MARK: Results of this node
 
@@ -76,7 +77,7 @@ extension Cluster {
         return (local, claim)
     }
 
-    /// Notes the end of an attempt that ran for other nodes. A response of the cache says nothing about the network.
+    /// Notes the end of an attempt that ran for other nodes. A response of the cache is no sign of a working network.
     private static func recordHostedOutcome(
         _ response: Outcome.Response?, _ code: FailureCode?, in records: inout Records
     ) {
@@ -103,9 +104,8 @@ extension Cluster {
         let bytes = records.outcomes[outcome].response.map { $0.bodyFile == nil ? $0.bodyLength : 0 } ?? 0
         let released =
             records.clusterState?.value.heldResults.hold(
-                outcome, as: body, memoryBytes: bytes, now: records.latestEventTime) ?? [
-                outcome
-            ]
+                outcome, as: body, memoryBytes: bytes, now: records.latestEventTime)
+            ?? [outcome]
         for outcome in released { records.releaseOutcome(outcome) }
     }
 
@@ -137,9 +137,9 @@ extension Cluster {
     }
 
     /// Takes the result of another node for a claiming flight.
-    static func useResult(_ bytes: [UInt8], for flight: Handle<Flight>, now: MonotonicTime, in records: inout Records)
-        -> ResultUse
-    {
+    static func useResult(
+        _ bytes: [UInt8], for flight: Handle<Flight>, now: MonotonicTime, in records: inout Records
+    ) -> ResultUse {
         guard let result = SharedResult(bytes) else {
             // An engine that answers nonsense costs another fetch.
             return countUselessResult(for: flight, in: &records)

@@ -11,9 +11,9 @@ internal import EarshotWire
 /// Without a cluster all of this costs a comparison with nil.
 enum Cluster {
     /// Handles an event of the engine, and returns its effects on flights and origins.
-    static func engineEventReceived(_ event: EngineEvent, now: MonotonicTime, in records: inout Records)
-        -> [ClusterEffect]
-    {
+    static func engineEventReceived(
+        _ event: EngineEvent, now: MonotonicTime, in records: inout Records
+    ) -> [ClusterEffect] {
         switch event {
         case .joined(let node, _):
             records.clusterState?.value.node = node
@@ -61,8 +61,8 @@ enum Cluster {
         return [isWaiting ? nil : state.book.deadline, state.heldResults.deadline].compactMap(\.self).min()
     }
 
-    /// Whether workers may still run attempts of an earlier process of this node. Its membership, which counts them, ends
-    /// after them. All other calls wait with its end.
+    /// Whether workers may still run attempts of an earlier process of this node. Its membership, which counts them,
+    /// ends after them. All other calls wait with its end.
     @inline(__always)
     private static func awaitsFormerAttempts(in records: Records) -> Bool {
         records.clusterState?.value.book.predecessor != nil && records.workers.isAwaitingEarlierProcesses
@@ -124,8 +124,8 @@ enum Cluster {
             ? nil : records.workerPools.handle(of: BodyAddress.scheme, of: PrincipalTable.administrator)
     }
 
-    /// Returns the claim of a queued flight that cannot start here now, since in the queue it could wait for claims at its
-    /// origin that wait for this one. True if only other nodes wanted the flight, which then ends.
+    /// Returns the claim of a queued flight that cannot start here now, since in the queue it could wait for claims at
+    /// its origin that wait for this one. True if only other nodes wanted the flight, which then ends.
     static func returnClaim(of flight: Handle<Flight>, in records: inout Records) -> Bool {
         let isHosted = records.flights[flight].isAwaitedByOtherNodes
         records.flights[flight].isAwaitedByOtherNodes = false
@@ -161,7 +161,8 @@ enum Cluster {
             EngineRefusal(origin: origin, requestedMilliseconds: max(0, milliseconds)))
     }
 
-    /// Frees the room of an open claim in the quota of its principal and at its origin. Without effect for other flights.
+    /// Frees the room of an open claim in the quota of its principal and at its origin. Without effect for other
+    /// flights.
     static func releaseCharge(of flight: Handle<Flight>, in records: inout Records) {
         guard let charge = records.clusterState?.value.quotaCharges.removeValue(forKey: flight) else { return }
         if records.quotaUse.transferEnded(by: charge.principal) {
@@ -179,9 +180,8 @@ enum Cluster {
             !hasClaim(flight, in: &records)
         else { return }
         let want = want(of: flight, in: &records)
-        let token = FencingToken(
-            FencingToken.uncoordinated.lowerBound + records.randomGenerator.next()
-                % FencingToken.uncoordinated.upperBound)
+        let random = records.randomGenerator.next() % FencingToken.uncoordinated.upperBound
+        let token = FencingToken(FencingToken.uncoordinated.lowerBound + random)
         if records.clusterState?.value.book.isMember == false {
             records.clusterState?.value.counts.uncoordinatedAttempts += 1
         }
@@ -262,8 +262,8 @@ enum Cluster {
         records.clusterState?.value.book.promote(local, to: priority)
     }
 
-    /// Asks the engine about the flight of a request whose reason was asked for, so that the next answer is right: whether
-    /// another node fetches it.
+    /// Requests the state of a flight from the engine after a query for the reason of its request. The next answer then
+    /// shows whether another node fetches it.
     static func refreshClaim(of request: RequestID, _ key: HandlerKey, in records: inout Records) {
         guard records.clusterState != nil, let handler = records.handlers.handle(of: key),
             let interest = records.interestHoldingID(request, of: handler), records.requests[interest].phase == .open
@@ -284,8 +284,8 @@ enum Cluster {
         return true
     }
 
-    /// Withdraws this node's want of a flight that only other nodes still want. Otherwise the engine would not end it with
-    /// their wants.
+    /// Withdraws this node's want of a flight that only other nodes still want. Otherwise the engine would not end it
+    /// with their wants.
     static func leaveToOtherNodes(_ flight: Handle<Flight>, in records: inout Records) {
         guard !records.flights.isAwaitedByRequest(flight), !records.flights[flight].isRevalidation else { return }
         let local = records.localFlightName(flight)
@@ -350,8 +350,8 @@ enum Cluster {
             local, want, token: token, maxBytes: shared.maximumBodyBytes, now: now)
     }
 
-    /// The scope of an origin whose cool-down another node, or this one, has reported, and the rest of the cool-down; nil
-    /// if the origin is not known.
+    /// The scope of an origin whose cool-down another node, or this one, has reported, and the rest of the cool-down;
+    /// nil if the origin is not known.
     static func reportedCoolDown(
         _ notice: CoolDownNotice, in records: inout Records
     ) -> (scope: Handle<OriginScope>, rest: RetryAfter)? {
@@ -408,8 +408,7 @@ extension Cluster {
                 "11: flight \(record.id) is \(record.phase) and has a wrong charge")
             check(
                 !record.isAwaitedByOtherNodes || claim?.isHosted == true,
-                "4: flight \(record.id) serves other nodes without a claim"
-            )
+                "4: flight \(record.id) serves other nodes without a claim")
             switch record.phase {
             case .backingOff, .following, .ended:
                 check(claim == nil, "9: flight \(record.id) is \(record.phase) and has a claim")
@@ -431,11 +430,10 @@ extension Cluster {
             state.uselessResults.keys.allSatisfy { records.flights.contains($0) }, "12: a useless result has no flight")
         check(
             state.hostedAddressPolicies.keys.allSatisfy { records.flights.contains($0) },
-            "12: a foreign policy has no flight"
-        )
+            "12: a foreign policy has no flight")
         check(
-            state.heldResults.outcomes.allSatisfy { records.outcomes.contains($0) }, "12: a held outcome does not exist"
-        )
+            state.heldResults.outcomes.allSatisfy { records.outcomes.contains($0) },
+            "12: a held outcome does not exist")
         for origin in records.originGovernor.origins.indices {
             let claims = state.quotaCharges.values.count { $0.origin == origin }
             check(

@@ -1,14 +1,15 @@
 internal import EarshotWire
 
 /// Limits and record types of `ClusterBook`, the table of this node's claims. `ClusterBook.addClaim` makes a claim, and
-/// `takeEngineCalls` tells the engine.
+/// `takeEngineCalls` reports it to the engine.
 extension ClusterBook {
     /// Bounds and times of the book.
     struct Limits: Equatable {
-        /// Open claims for each slot of this node and each member, which may be as large. The local queue keeps the others,
-        /// and their order.
+        /// Open claims for each slot of this node and each member, which may be as large. The local queue keeps the
+        /// others, and their order.
         var initialClaimsPerSlot = 4
-        /// The same while the engine has too few of them to start, so that claims of full origins do not hold back others.
+        /// The same while the engine has too few of them to start, so that claims of full origins do not hold back
+        /// others.
         var maximumClaimsPerSlot = 64
         /// Open claims of this node. After a rejoin all are asserted, in calls of `maximumWantsPerPass`.
         var maximumOpenClaims = 16_384
@@ -22,14 +23,14 @@ extension ClusterBook {
     static let stableMembershipMilliseconds = 5_000
     /// Interval of reports about members and backlog.
     static let surveyIntervalMilliseconds = 1_000
-    /// Interval of questions of a node that takes no flights of others: it is not woken for them.
+    /// Interval of requests for flights by a node that takes no flights of others: it is not woken for them.
     static let unwokenPollMilliseconds = 250
-    /// Time without progress after which a node that leaves its flights to others runs them itself: the others are busy, or
-    /// leave theirs, too.
+    /// Time without progress after which a node that leaves its flights to others runs them itself: the others are
+    /// busy, or leave theirs, too.
     static let handOverTimeoutMilliseconds = 5_000
 
-    /// Wants and refusals of origins in the calls of one pass. With the longest records they are 320 calls, and a session
-    /// permits 1,024.
+    /// Wants and refusals of origins in the calls of one pass. With the longest records they are 320 calls, and a
+    /// session permits 1,024.
     static let maximumWantsPerPass = 4_096
     static let maximumRefusalsPerPass = 64
     /// Early aborts that are kept for one answer, which has at most `EngineLimits.maximumFlightsPerCall` grants.
@@ -54,7 +55,7 @@ extension ClusterBook {
     /// Claims in the order of their flights, so that each run is the same.
     var flightsInOrder: [LocalFlight] { claims.keys.sorted { $0.id < $1.id } }
 
-    /// What becomes of the attempt of a flight without local requests.
+    /// Effect of a withdrawal on the attempt of a flight without local requests.
     enum WithdrawalEffect: Equatable {
         /// It ends. If it runs, `cancelled` follows.
         case endAttempt
@@ -143,8 +144,7 @@ extension ClusterBook {
         }
         if !isMember,
             !engineTraffic.withdrawnWants.isEmpty || !engineTraffic.completions.isEmpty
-                || !engineTraffic.newClaims.isEmpty
-                || !endingAttempts.isEmpty
+                || !engineTraffic.newClaims.isEmpty || !endingAttempts.isEmpty
         {
             faults.append("11: calls wait without a membership")
         }

@@ -16,8 +16,8 @@ internal import EarshotWire
 ///     └─────────────────────────────────── attempt ended: running, uncoordinated, overtaken
 /// ```
 ///
-/// `enterPhase` makes all transitions. A claim is *hosted* while its attempt also serves other nodes. The engine may grant this
-/// node a flight that only others want; its claim is hosted from the start.
+/// `enterPhase` makes all transitions. A claim is *hosted* while its attempt also serves other nodes. The engine may
+/// grant this node a flight that only others want; its claim is hosted from the start.
 ///
 /// A cancelled attempt leaves its claim. The engine counts it until its worker has confirmed the end.
 ///
@@ -91,8 +91,9 @@ package struct ClusterBook {
     /// Adds a flight whose attempt began without the engine: in the mode without it, or under an earlier broker.
     ///
     /// - Parameter token: a random number, so that attempts of two nodes differ.
-    mutating func addRunningAttempt(_ flight: LocalFlight, _ want: EngineWant, token: FencingToken, now: MonotonicTime)
-    {
+    mutating func addRunningAttempt(
+        _ flight: LocalFlight, _ want: EngineWant, token: FencingToken, now: MonotonicTime
+    ) {
         insertClaim(flight, want, .uncoordinated(token), since: now, isRecorded: true, isHosted: false, now: now)
         if isMember { engineTraffic.newClaims.append(flight) }
     }
@@ -115,7 +116,7 @@ package struct ClusterBook {
         refreshClaim(of: flight)
     }
 
-    /// Asks for the state of a claim again.
+    /// Requests the state of a claim again.
     mutating func refreshClaim(of flight: LocalFlight) {
         if claims[flight]?.phase == .wanted { engineTraffic.newClaims.append(flight) }
     }
@@ -252,7 +253,8 @@ package struct ClusterBook {
         }
     }
 
-    /// Doubles the window if it is full and the engine has too few of its claims to start, because their origins are full.
+    /// Doubles the window if it is full and the engine has too few of its claims to start, because their origins are
+    /// full.
     private mutating func growWindowIfFull(isFilled: Bool) {
         if isFilled {
             claimsPerSlot = limits.initialClaimsPerSlot
@@ -293,7 +295,7 @@ package struct ClusterBook {
         return wasUncoordinated ? [.coordinationChanged(isCoordinated: true)] : []
     }
 
-    /// Asserts everything that this node wants and runs, and asks for flights.
+    /// Asserts everything that this node wants and runs, and requests flights.
     private mutating func assertAllClaims() {
         engineTraffic.newClaims = flightsInOrder.filter { claims[$0]?.phase != .overtaken }
         for flight in engineTraffic.newClaims where claims[flight]?.phase == .waiting { enterPhase(.wanted, flight) }
@@ -458,8 +460,8 @@ package struct ClusterBook {
         return wants
     }
 
-    /// Sets the time of the next assertion. An attempt that only this node wants is not asserted: its node's lease covers
-    /// it, and no other node can withdraw it.
+    /// Sets the time of the next assertion. An attempt that only this node wants is not asserted: its node's lease
+    /// covers it, and no other node can withdraw it.
     private mutating func scheduleAssertion(of flight: LocalFlight, now: MonotonicTime) {
         guard let claim = claims[flight], claim.phase == .wanted || claim.want.lane == .shared else { return }
         let isForOthers = !claim.isKnownToEngine
@@ -482,16 +484,14 @@ package struct ClusterBook {
 
     private mutating func insertClaim(
         _ flight: LocalFlight, _ want: EngineWant, _ phase: Phase, since: MonotonicTime, isRecorded: Bool,
-        isHosted: Bool,
-        now: MonotonicTime
+        isHosted: Bool, now: MonotonicTime
     ) {
         precondition(claims[flight] == nil && flightsByKey[want.key] == nil, "\(flight) is claimed twice")
         precondition(Self.isLegal(from: nil, to: phase), "a claim begins as \(phase)")
         lastClaimSerial += 1
         let claim = Claim(
             serial: lastClaimSerial, want: want, phase: phase, earliestResultTime: since, isKnownToEngine: isRecorded,
-            isHosted: isHosted,
-            nextAssertionTime: now)
+            isHosted: isHosted, nextAssertionTime: now)
         claims[flight] = claim
         flightsByKey[want.key] = flight
         if claim.isOpen {

@@ -16,7 +16,7 @@ package struct ClusterHealth {
 
     /// Addresses of other nodes, more than a cluster has.
     private static let maximumPeers = 4_096
-    /// Notices that wait for the shell. Later ones are dropped: they say the same.
+    /// Notices that wait for the shell. Later ones are dropped, since they repeat the same.
     private static let maximumNotices = 256
     /// Interval of probes of an address whose bodies cannot be read.
     static let probeIntervalMilliseconds = 10_000
@@ -48,13 +48,13 @@ package struct ClusterHealth {
 
     // MARK: Work for other nodes
 
-    /// Which flights of others this node should ask for.
+    /// Which flights of others this node should request.
     func permittedHosting(now: MonotonicTime) -> HostingPermission {
         guard !outboundBreaker.isClosed || !ownBodiesBreaker.isClosed else { return .all }
         return outboundBreaker.permitsTrial(now: now) && ownBodiesBreaker.permitsTrial(now: now) ? .singleTrial : .none
     }
 
-    /// The question for a single flight of another node is sent.
+    /// Records that the request for a single flight of another node is sent.
     mutating func hostingTrialBegan(now: MonotonicTime) {
         outboundBreaker.trialBegan(now: now)
         ownBodiesBreaker.trialBegan(now: now)
@@ -65,7 +65,7 @@ package struct ClusterHealth {
         if outboundBreaker.succeeded() { clearWarning(.outboundFailures) }
     }
 
-    /// An attempt for other nodes failed. Failures that say nothing about this node do not count.
+    /// An attempt for other nodes failed. Only failures without a connection, or of this node alone, count.
     mutating func hostingFailed(_ code: FailureCode, now: MonotonicTime) {
         guard SharedResult.isOutboundFailure(code) || !SharedResult.isSharedFailure(code) else { return }
         if outboundBreaker.failed(now: now) { raiseWarning(.outboundFailures, code.rawValue) }
@@ -76,20 +76,20 @@ package struct ClusterHealth {
         if ownBodiesBreaker.failed(now: now) { raiseWarning(.ownBodiesUnreadable, "") }
     }
 
-    /// Whether this node leaves the flights of its own requests to other nodes: they cannot read its bodies and would fetch
-    /// the URLs again, while it can read theirs.
+    /// Whether this node leaves the flights of its own requests to other nodes: they cannot read its bodies and would
+    /// fetch the URLs again, while it can read theirs.
     var leavesFlightsToOtherNodes: Bool {
         !ownBodiesBreaker.isClosed && peers.values.allSatisfy { $0.breaker.isClosed && !$0.hasFailedLastRead }
     }
 
-    /// Another node has asked for a body. It does not count against those that cannot, until this node has drawn the
-    /// consequence.
+    /// Another node has requested a body. Before the breaker opens, this does not offset the nodes that cannot read the
+    /// bodies.
     mutating func bodyServed() {
         guard !ownBodiesBreaker.isClosed, ownBodiesBreaker.succeeded() else { return }
         clearWarning(.ownBodiesUnreadable)
     }
 
-    /// Another node has asked for a body that is gone.
+    /// Another node has requested a body that is gone.
     mutating func requestedBodyMissing(_ place: BodyAddress) {
         addNotice(.requestedBodyMissing(place: place.description))
     }
@@ -269,7 +269,7 @@ package struct ClusterHealth {
     }
 }
 
-/// Flights of other nodes that a node asks for.
+/// Flights of other nodes that a node requests.
 enum HostingPermission: Equatable {
     case all
     /// A single one, as a try.

@@ -21,8 +21,8 @@ package struct ClusterState {
         var count = 0
         /// Addresses of nodes whose bodies could not be read.
         var avoidedAddresses: [String] = []
-        /// Time of the latest one, until the flight is claimed again: a younger result of a node that missed the same body, too,
-        /// is an answer.
+        /// Time of the latest one, until the flight is claimed again. A younger result is an answer, even of a node
+        /// that missed the same body.
         var receivedAt: MonotonicTime?
     }
 
@@ -69,7 +69,7 @@ public struct ClusterCounts: Equatable, Sendable {
     public var pulledBytes = 0
     /// Bodies that could not be read.
     public var missedBodies = 0
-    /// Bodies given to other nodes.
+    /// Bodies that other nodes read from this one.
     public var servedBodies = 0
     /// Attempts that ran without the engine.
     public var uncoordinatedAttempts = 0
@@ -81,7 +81,7 @@ public struct ClusterCounts: Equatable, Sendable {
 
 /// Facility of the shell for a node of a cluster: codes with the cluster's secret, and the node's address.
 public struct ClusterServices: Sendable {
-    /// Key of a shared flight, from the bytes that tell it from others.
+    /// Key of a shared flight, from the bytes that distinguish it from others.
     public var flightKey: @Sendable ([UInt8]) -> ClusterKey
     /// Key of an origin, from its name.
     public var originKey: @Sendable (String) -> ClusterKey
@@ -98,8 +98,7 @@ public struct ClusterServices: Sendable {
 
     public init(
         flightKey: @escaping @Sendable ([UInt8]) -> ClusterKey, originKey: @escaping @Sendable (String) -> ClusterKey,
-        address: String, broker: UInt64, members: Int = 1, predecessor: NodeID? = nil,
-        start: MonotonicTime
+        address: String, broker: UInt64, members: Int = 1, predecessor: NodeID? = nil, start: MonotonicTime
     ) {
         self.flightKey = flightKey
         self.originKey = originKey
@@ -147,8 +146,8 @@ enum ClusterEffect: Equatable {
     case startFlight(LocalFlight)
     /// The flight, which waits for its own slot or runs, serves other nodes too.
     case flightHosted(LocalFlight)
-    /// An attempt for other nodes may start here. The record is a `SharedRequest`. The core calls `ClusterBook.addHostedClaim`, or
-    /// `release` for one that cannot be used.
+    /// An attempt for other nodes may start here. The record is a `SharedRequest`. The core calls
+    /// `ClusterBook.addHostedClaim`, or `releaseGrant` for a record that cannot be used.
     case hostAttempt(ClusterKey, FencingToken, record: [UInt8], PriorityClass)
     /// The attempt of another node ended.
     case resultReceived(LocalFlight, [UInt8])
@@ -176,7 +175,7 @@ package struct LocalFlight: Hashable, CustomStringConvertible {
 
 /// Event of a flight or an attempt that the cluster observes.
 enum FlightEvent {
-    /// An origin refuses requests, and asks for a pause of this length, if it names one.
+    /// An origin refuses requests, and may name the length of a pause.
     case originRefused(Handle<Flight>, retryAfter: RetryAfter?)
     /// An attempt has ended with a response whose body no node needs.
     case redirected(Handle<Flight>, Outcome.Response)

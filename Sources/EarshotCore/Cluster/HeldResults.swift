@@ -7,10 +7,10 @@ internal import EarshotWire
 ///  (absent) ──hold──→ held ──expired, evicted──→ (absent)
 /// ```
 ///
-/// The book has one reference to each outcome, which its caller takes and releases.
+/// The table has one reference to each outcome, which its caller takes and releases.
 package struct HeldResults {
-    /// Time for which a body is held. The engine names it for at most twice `EngineLimits.resultRetentionMilliseconds`; the rest is
-    /// for nodes that ask then. A full spool ends it earlier.
+    /// Time for which a body is held. The engine names it for at most twice `EngineLimits.resultRetentionMilliseconds`.
+    /// The rest is for nodes that request it then. A full spool ends it earlier.
     static let holdMilliseconds = 2 * EngineLimits.resultRetentionMilliseconds + 5_000
     /// Maximum number of bodies.
     static let maximumBodies = 65_536
@@ -40,11 +40,9 @@ package struct HeldResults {
     ///
     /// - Parameter memoryBytes: bytes of a body in memory; 0 for a file.
     /// - Returns: outcomes for the caller to release.
-    mutating func hold(_ outcome: Handle<Outcome>, as body: HeldBody, memoryBytes bytes: Int, now: MonotonicTime)
-        -> [Handle<
-            Outcome
-        >]
-    {
+    mutating func hold(
+        _ outcome: Handle<Outcome>, as body: HeldBody, memoryBytes bytes: Int, now: MonotonicTime
+    ) -> [Handle<Outcome>] {
         guard entries[body] == nil else { return [outcome] }
         entries[body] = Entry(outcome: outcome, memoryBytes: bytes)
         expiryOrder.append((body, now.advanced(byMilliseconds: Self.holdMilliseconds)))

@@ -30,7 +30,7 @@ public struct FencingToken: Hashable, Comparable, Sendable, CustomStringConverti
 
     let number: UInt64
 
-    /// Traps unless `handle` is from 1 to `greatest`.
+    /// Traps unless `number` is from 1 to `greatest`.
     public init(_ number: UInt64) {
         precondition((1...Self.greatest).contains(number), "\(number) is no fencing token")
         self.number = number

@@ -2,7 +2,8 @@
 public struct NodeWarning: Hashable, Sendable, CustomStringConvertible {
     /// Subjects. A node has at most one warning about each.
     public enum Subject: Hashable, Sendable {
-        /// Flights of other nodes fail here, without a connection or for want of room, so this node takes none for a while.
+        /// Flights of other nodes fail here, without a connection or for want of room, so this node takes none for a
+        /// while.
         case outboundFailures
         /// Other nodes cannot read the bodies of this one, so it takes no flights of theirs for a while.
         case ownBodiesUnreadable
@@ -59,7 +60,7 @@ public enum ClusterNotice: Equatable, Sendable {
     ///
     /// - isFirst: whether the last one of that node could.
     case bodyReadFailed(place: String, reason: String, isFirst: Bool)
-    /// Another node has asked for a body that this one does not hold any more.
+    /// Another node has requested a body that this one does not hold any more.
     case requestedBodyMissing(place: String)
     /// Bodies for other nodes were released before their time, because the spool is full. At most one line in a minute.
     case bodiesReleasedEarly

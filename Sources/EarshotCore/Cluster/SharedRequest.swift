@@ -10,10 +10,10 @@ public import EarshotWire
 /// accept: text/html
 /// ```
 ///
-/// The first line has the form (1, or 2 for a body that is not decoded), method, timeout in milliseconds, maximum size of
-/// the body (0 for none), redirect mode, cache mode and URL. `:policy` is the address policy of the node that wants it,
-/// and `:avoid` has the addresses of nodes whose bodies it cannot read; both lines may be absent. The other lines are the
-/// header fields of the request. Nothing else reaches the engine. A request that needs more stays on its node.
+/// The first line has the form (1, or 2 for a body that is not decoded), method, timeout in milliseconds, maximum size
+/// of the body (0 for none), redirect mode, cache mode and URL. `:policy` is the address policy of the node that wants
+/// it, and `:avoid` has the addresses of nodes whose bodies it cannot read; both lines may be absent. The other lines
+/// are the header fields of the request. Nothing else reaches the engine. A request that needs more stays on its node.
 public struct SharedRequest: Equatable, Sendable {
     public let method: HTTPMethod
     public let url: FetchURL

@@ -1,8 +1,8 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Result of an attempt as other nodes learn it from the engine. It has no body: a node reads that from the node that has
-/// it.
+/// Result of an attempt as other nodes learn it from the engine. It has no body: a node reads that from the node that
+/// has it.
 ///
 /// ```
 /// 1 r 200 5120 3f2a… 10.0.0.1:5766/KEY/TOKEN      status, length, SHA-256 (- for none), place of the body (- for none)
@@ -100,8 +100,8 @@ struct SharedResult: Equatable {
             }
             return bytes
         case .failure(let code, let allowed, let detail):
-            let words = Outcome.truncatedPeerDetail(detail ?? "").split(whereSeparator: \.isNewline).joined(
-                separator: " ")
+            let lines = Outcome.truncatedPeerDetail(detail ?? "").split(whereSeparator: \.isNewline)
+            let words = lines.joined(separator: " ")
             return Array("1 f \(code.rawValue) \(allowed.map { String($0) } ?? "-") \(words)".utf8)
         }
     }

@@ -5,8 +5,8 @@ extension ClusterBook {
     /// The limit that this node applies to an origin itself. A member leaves the cluster's limit to the engine.
     func localLimit(of limit: Int) -> Int { isUncoordinated ? max(1, limit / memberCount.limitDivisor) : limit }
 
-    /// The limit that this node gives to an origin in the engine. For a lease after an absence, it leaves out the parts of
-    /// nodes that are not back: they may still fetch without the engine.
+    /// The limit of an origin that this node sends to the engine. For a lease after an absence, it leaves out the parts
+    /// of nodes that are not back: they may still fetch without the engine.
     func engineLimit(of limit: Int, now: MonotonicTime) -> Int {
         guard case .member(let since, let awaySince) = membership, memberCount.presentCount < memberCount.limitDivisor,
             since.milliseconds(since: awaySince) >= limits.engineLossToleranceMilliseconds,
@@ -25,7 +25,7 @@ package struct MemberCount {
     private let configuredCount: Int
     /// Number of members, or the last known one.
     package private(set) var presentCount: Int
-    /// Time since which the engine has told the present number; nil without a membership.
+    /// Time since which the engine has reported the present number; nil without a membership.
     private var presentCountSince: MonotonicTime?
     /// Latest number that lasted for a lease.
     private var stableCount: Int?
@@ -38,7 +38,7 @@ package struct MemberCount {
     /// Nodes among which limits are divided without the engine.
     package var limitDivisor: Int { max(configuredCount, stableCount ?? presentCount) }
 
-    /// The engine has told the number of members.
+    /// Handles a report of the number of members.
     mutating func memberCountReported(_ count: Int, now: MonotonicTime) {
         let count = Self.clampedMemberCount(count)
         guard presentCountSince == nil || count != presentCount else { return }

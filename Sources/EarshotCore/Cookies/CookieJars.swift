@@ -9,8 +9,8 @@ internal import OrderedCollections
 /// idle → none           (expired or evicted)
 /// ```
 ///
-/// A jar is *used* while a handler has its root, and *idle* afterwards. The quotas count the bytes of all jars. A principal at
-/// its part loses idle jars, and then the least recently used cookies of the jar that grows.
+/// A jar is *used* while a handler has its root, and *idle* afterwards. The quotas count the bytes of all jars. A
+/// principal at its part loses idle jars, and then the least recently used cookies of the jar that grows.
 package struct CookieJars {
     /// Timer that expires the oldest idle jar.
     struct Expiry: Equatable {
@@ -39,7 +39,7 @@ package struct CookieJars {
     /// Whether the timer with this serial is current.
     func isCurrentTimer(_ serial: UInt64) -> Bool { currentTimerSerial == serial }
 
-    /// Takes an idle jar into use: a root has its first handler.
+    /// Moves an idle jar to the used ones when its root has its first handler.
     mutating func activateJar(of root: String) {
         precondition(jars[root] == nil, "the new root \(root) has a jar")
         if let jar = idleJars.removeJar(of: root) { jars[root] = jar }
@@ -75,7 +75,7 @@ package struct CookieJars {
 
     // MARK: Room
 
-    /// Gives a root an empty jar if it has none.
+    /// Adds an empty jar to a root that has none.
     ///
     /// - Parameter bound: maximum bytes of all jars.
     /// - Returns: false if its principal may have no more.
@@ -92,8 +92,8 @@ package struct CookieJars {
         return true
     }
 
-    /// Evicts the oldest idle jar of a principal. If it has none and is within its own part, others use up the total, and the
-    /// heaviest of them loses one.
+    /// Evicts the oldest idle jar of a principal. If it has none and is within its own part, others use up the total.
+    /// Then evicts an idle jar of the heaviest user that has one.
     private mutating func evictJar(
         for principal: Handle<Principal>, adding bytes: Int, within bound: Int, _ quotas: inout QuotaBook
     ) -> Bool {
@@ -120,7 +120,7 @@ package struct CookieJars {
 
     // MARK: Cookies
 
-    /// Adds the cookies of a root's jar to a request. A request with a `Cookie` field of its own does not take part.
+    /// Adds the cookies of a root's jar to a request. A request with a `Cookie` field of its own stays as it is.
     mutating func withCookies(_ request: HTTPRequest, of root: String, seconds: Int64) -> HTTPRequest {
         guard !request.fields.contains("cookie"),
             let fields = jars[root]?.jar.cookieField(for: request.url, now: seconds)

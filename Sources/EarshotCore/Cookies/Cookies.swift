@@ -1,8 +1,8 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Cookies, for requests that opt in: one jar per root of a principal's handlers. A jar outlives its root's last handler by the
-/// setting `cookie-time`.
+/// Cookies, for requests that opt in: one jar per root of a principal's handlers. A jar outlives its root's last
+/// handler by the setting `cookie-time`.
 enum Cookies {
     /// Keeps the jar of a root whose last handler is removed.
     static func rootRemoved(_ root: String, in records: inout Records) {
@@ -23,7 +23,7 @@ enum Cookies {
         if let expiry { records.setTimer(at: expiry.expiryTime, for: .cookieJarExpiry(serial: expiry.timerSerial)) }
     }
 
-    /// Gives a root of a principal a jar, unless it has one.
+    /// Adds a jar to a root of a principal, unless it has one.
     ///
     /// - Returns: false if there is no room.
     static func openJar(of root: String, by principal: Handle<Principal>, in records: inout Records) -> Bool {

@@ -3,11 +3,12 @@ public import EarshotWire
 
 /// Held outcomes, bodies that leave memory because they wait, and the files that requests demand.
 ///
-/// A failure without a response becomes an `CompactFailure` when it waits. Its deliveries hold that record instead of the
-/// outcome and, once the ID is free, instead of the request's record. All other terminals keep both.
+/// A failure without a response becomes a `CompactFailure` when it waits. Its deliveries hold that record instead of
+/// the outcome and, once the ID is free, instead of the request's record. All other terminals keep both.
 ///
-/// An outcome has one form: a body in memory, or a file. For `deliver: file` a request gets an outcome of its own, whose
-/// file the shell writes before it sends the terminal. For `deliver: inline` the shell reads the file into the message.
+/// An outcome has one form: a body in memory, or a file. For `deliver: file` a request gets an outcome of its own,
+/// whose file the shell writes before it sends the terminal. For `deliver: inline` the shell reads the file into the
+/// message.
 extension Delivery {
     // MARK: Grace
 
@@ -80,7 +81,8 @@ extension Delivery {
         let isPresent: Bool
     }
 
-    /// Counts the file that a request demands, if the body of its outcome is in memory. `outcomeWithDemandedFile` or `releaseDemandedFile` follows.
+    /// Counts the file that a request demands, if the body of its outcome is in memory. The caller continues with
+    /// `outcomeWithDemandedFile` or `releaseDemandedFile`.
     static func reserveDemandedFile(
         of outcome: Handle<Outcome>, for interest: Handle<Interest>, in records: inout Records
     ) -> DemandedFile? {

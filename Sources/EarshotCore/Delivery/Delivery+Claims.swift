@@ -48,8 +48,8 @@ extension Delivery {
         return isStored ? interest : nil
     }
 
-    /// The next held result to deliver, and its receivers, while these have room; nil if there is none for now. Results on
-    /// disk are read on the way, few at once.
+    /// The next held result to deliver, and its receivers, while these have room; nil if there is none for now. Also
+    /// starts reads of results on disk, a few at a time.
     ///
     /// - Parameter budget: number of results that the pass may still deliver or read.
     static func takeNextDeliverableResult(

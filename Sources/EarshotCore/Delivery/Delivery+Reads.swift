@@ -191,8 +191,8 @@ extension Delivery {
         records.bodyPulls.removeReads(of: client) { void.contains($0) }
     }
 
-    /// The session whose terminals name the bodies that a client reads: its own, or the one in `bodies-of` of its HELLO.
-    /// Nil if that one has ended or is not of the same principal.
+    /// The session whose terminals name the bodies that a client reads: its own, or the one in `bodies-of` of its
+    /// HELLO. Nil if that one has ended or is not of the same principal.
     private static func bodyOwner(
         of client: Handle<ClientSession>, in records: inout Records
     ) -> Handle<ClientSession>? {
@@ -252,7 +252,7 @@ extension Delivery {
     }
 }
 
-/// Bytes that the core asks the shell to read and send.
+/// Bytes for the shell to read and send.
 public struct BodyPiece: Equatable, Sendable {
     let read: PullWindow.Read
     /// Head of the DATA.

@@ -23,7 +23,8 @@ extension Delivery {
         }
     }
 
-    /// Disconnects a client to which more is due than the bounds allow, or which waits while its principal has too many.
+    /// Disconnects a client to which more is due than the bounds allow, or which waits while its principal has too
+    /// many.
     static func disconnectIfOverdue(_ client: Handle<ClientSession>, in records: inout Records) {
         guard
             records.clients[client].deliveries.exceedsDueLimits(DeliveryWindow.DueLimits(records.limits))

@@ -2,8 +2,8 @@ internal import EarshotWire
 
 /// TAKE: exclusive ownership of a file, so that its receiver moves it instead of copying it.
 ///
-/// The broker gives a file away if one terminal is its only use, and one session the only one that ever knew it. The
-/// shell then renames it, which proves that no other file system entry refers to it. A file with the new name belongs
+/// The broker transfers a file if one terminal is its only use, and if only one session ever knew it. The shell then
+/// renames it, which proves that no other file system entry refers to it. A file with the new name belongs
 /// to that session until the acknowledgement: a redelivery names it, and no other terminal does.
 extension Delivery {
     /// The file that the sender of a TAKE may own; nil if there is none.
@@ -13,8 +13,7 @@ extension Delivery {
         guard !records.bodyPulls.contains(client),
             let interest = records.clients[client].deliveries.sentTerminal(atSequence: sequence)?.interest,
             let file = records.fileNamedInTerminal(of: interest), !SpoolName.isTakenFile(file),
-            !records.isDurable(interest),
-            records.requests[interest].outstandingDeliveryCount == 1
+            !records.isDurable(interest), records.requests[interest].outstandingDeliveryCount == 1
         else { return nil }
         let outcome = records.outcome(of: interest)
         // Operands are separated by one space.
@@ -26,7 +25,7 @@ extension Delivery {
         return FileRenameForTake(currentName: file, newName: newName, outcome: outcome)
     }
 
-    /// Ends a TAKE. A file that was refused once is never given away, so that a repetition gets the same answer.
+    /// Ends a TAKE. A file that was refused once is never transferred, so that a repetition gets the same answer.
     ///
     /// - Returns: the answer; nil if no terminal with a file has this number.
     static func completeTake(
@@ -56,8 +55,9 @@ extension Delivery {
     // MARK: Sessions that know a file
 
     /// Records that a terminal with a file is sent to a client.
-    static func recordFileReader(_ client: Handle<ClientSession>, ofFileOf due: DueTerminal, in records: inout Records)
-    {
+    static func recordFileReader(
+        _ client: Handle<ClientSession>, ofFileOf due: DueTerminal, in records: inout Records
+    ) {
         guard let file = records.fileNamedInTerminal(ofDue: due) else { return }
         records.outcomes.extendFileAudience(file, to: .onlySession(records.clients[client].generation))
     }

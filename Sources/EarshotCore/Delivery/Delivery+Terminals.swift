@@ -5,8 +5,8 @@ internal import EarshotWire
 extension Delivery {
     /// The terminal of a request in phase `delivering` or `writingOutcome`, and its inline body.
     ///
-    /// - Parameter isStored: whether the terminal is written to disk. Then it has no redirects: their URLs may be secret, and
-    ///   a stored result does not return them.
+    /// - Parameter isStored: whether the terminal is written to disk. Then it has no redirects: their URLs may be
+    ///   secret, and a stored result does not return them.
     @inline(__always)
     static func terminalMessage(
         of interest: Handle<Interest>, sequence: UInt64, isStored: Bool = false, in records: Records
@@ -31,8 +31,7 @@ extension Delivery {
                 failure.status = code == .httpStatus ? response.status : nil
                 failure.errorPageResponse = Terminal.Response(
                     response, attempts: outcome.attempts, to: record, redirects, isInline: isInline,
-                    isStreaming: streams,
-                    in: records.workerLimits.spoolPath)
+                    isStreaming: streams, in: records.workerLimits.spoolPath)
             }
             end = .failed(failure)
         } else {
@@ -43,8 +42,7 @@ extension Delivery {
                 status: response.status,
                 Terminal.Response(
                     response, attempts: outcome.attempts, to: record, redirects, isInline: isInline,
-                    isStreaming: streams,
-                    in: records.workerLimits.spoolPath))
+                    isStreaming: streams, in: records.workerLimits.spoolPath))
         }
         let terminal = Terminal(
             handler: records.handlers[record.handler].id, request: record.request, sequence: sequence,
@@ -52,7 +50,7 @@ extension Delivery {
         return (terminal, record.usesWarmDelivery ? nil : outcome.response?.inlineBody)
     }
 
-    /// The terminal of an owed failure.
+    /// The terminal of a compact failure.
     static func terminalMessage(
         ofCompactFailure number: Handle<CompactFailure>, sequence: UInt64, in records: inout Records
     ) -> Terminal {

@@ -106,8 +106,8 @@ enum Delivery {
 
     // MARK: Ends of deliveries
 
-    /// Takes the first terminal from the window of a client, if this sequence number acknowledges it. `endDelivery` ends its
-    /// delivery.
+    /// Takes the first terminal from the window of a client, if this sequence number acknowledges it. The caller
+    /// ends its delivery with `endDelivery`.
     static func popAcknowledgedTerminal(
         upTo sequence: UInt64, of client: Handle<ClientSession>, in records: inout Records
     ) -> DueTerminal? {
@@ -172,7 +172,7 @@ enum Delivery {
     private static func countUnsentTerminal(
         _ interest: Handle<Interest>, for client: Handle<ClientSession>, in records: inout Records
     ) {
-        // Without an outcome the newest entry is an owed failure.
+        // Without an outcome the newest entry is a compact failure.
         if let outcome = records.requests[interest].outcome {
             // The failure of a durable request that is not on disk is written again if no client acknowledges it.
             if records.outcomes[outcome].response == nil,
@@ -210,7 +210,7 @@ enum Delivery {
         return records.outcomes.addCompactFailure(record.request, of: interest, record.handler, outcome: outcome)
     }
 
-    /// Releases the outcome of a request whose deliveries are all owed failures.
+    /// Releases the outcome of a request whose deliveries are all compact failures.
     ///
     /// - Returns: whether its ID is free, so that nothing needs its record any more.
     static func releaseIfCompactFailure(_ interest: Handle<Interest>, in records: inout Records) -> Bool {

@@ -4,24 +4,26 @@ internal import DequeModule
 /// reads slowly fills its window; nothing more is sent then, and its transfers stop.
 ///
 /// ```
-///           append            take              removeFirst
-/// (absent) ───────→ waiting ───────→ sent ───────────────────→ (absent)
-///                   │  ↑  ↑           │ refuse, detach
-///                   │  │  └───────────┘
-///                   │  └─ countLast: its outcome counts towards the bounds
-///                   │ withdrawNext
+///           append          popNextToSend        removeFirst
+/// (absent) ───────→ waiting ──────────────→ sent ────────────→ (absent)
+///                   │  ↑  ↑                  │ blockAtUnsent, detach
+///                   │  │  └──────────────────┘
+///                   │  └─ replaceLast: its outcome counts towards the bounds
+///                   │ withdrawScannedTerminal
 ///                   └──────────→ (absent), or `withdrawn` if an earlier connection had its number
 /// ```
 ///
 /// The sequence number of a withdrawn entry may still be acknowledged. A withdrawal checks the waiting entries in
-/// slices, and nothing is sent until it ends. Terminals are sent while the window is open and has room. One that has to wait counts towards the bounds: an outcome that several of them share counts once. The
-/// phases of the window; all transitions go through `transition`:
+/// slices, and nothing is sent until it ends. Terminals are sent while the window is open and has room. A terminal that
+/// has to wait counts towards the bounds. An outcome that several terminals share counts once.
+///
+/// The phases of the window; all transitions go through `transition`:
 ///
 /// ```
-///             attach           refuse
-///  detached ─────────→ open ⇄ blocked
-///      ↑                 │       │     unblock
-///      └───── detach ────┴───────┘
+///             attach       blockAtUnsent
+///  detached ─────────→ open ⇄───────────→ blocked
+///      ↑                 │     unblock       │
+///      └───── detach ────┴───────────────────┘
 ///  any of them ── end ──→ ended
 /// ```
 package struct DeliveryWindow {
@@ -37,11 +39,12 @@ package struct DeliveryWindow {
 
     /// Bytes of one terminal, or of all due ones.
     struct ByteWeight: Equatable {
-        /// Maximum bytes counted for the body of one terminal, as many as `CoreLimits.maximumStalledBodyBytesPerClient`. Terminals have
-        /// 32-bit numbers in two tables, so the sum stays below 2^63.
+        /// Maximum bytes counted for the body of one terminal, as many as
+        /// `CoreLimits.maximumStalledBodyBytesPerClient`. Terminals have 32-bit numbers in two tables, so the sum stays
+        /// below 2^63.
         private static let maximumCountedBodyBytes = 1 << 30
 
-        /// URLs and tags of owed failures.
+        /// URLs and tags of compact failures.
         private(set) var failureTextBytes: Int
         private(set) var bodyBytes: Int
         /// Header fields and URLs of responses, and those of `bodyBytes` that may be in memory.
@@ -99,8 +102,8 @@ package struct DeliveryWindow {
         init(_ limits: borrowing CoreLimits) {
             self.init(
                 maximumTerminals: limits.maximumDueTerminalsPerClient,
-                maximumOutcomes: limits.maximumDueOutcomesPerClient, maximumBytes: limits.maximumDueHeaderBytesPerClient
-            )
+                maximumOutcomes: limits.maximumDueOutcomesPerClient,
+                maximumBytes: limits.maximumDueHeaderBytesPerClient)
         }
     }
 
@@ -108,7 +111,7 @@ package struct DeliveryWindow {
     struct StallWatch {
         /// Distinguishes its timer from those of other watches.
         let timerSerial: UInt64
-        /// Value of `acknowledged` when the watch began.
+        /// Value of `lastAcknowledgedSequence` when the watch began.
         fileprivate let acknowledgedAtStart: UInt64
     }
 
@@ -196,7 +199,7 @@ package struct DeliveryWindow {
 
     // MARK: Terminals
 
-    /// - Parameter outcome: outcome of an owed failure; nil for all others.
+    /// - Parameter outcome: outcome of a compact failure; nil for all others.
     mutating func append(_ terminal: DueTerminal, _ weight: ByteWeight, counting outcome: CountedOutcome? = nil) {
         dueTerminals.append(terminal)
         dueTerminalCount += 1

@@ -32,7 +32,7 @@ struct DueTerminal: Hashable {
         self.init(number: failure.recordNumber, kind: 2)
     }
 
-    /// Request with the outcome; nil for an owed failure and a withdrawn terminal.
+    /// Request with the outcome; nil for a compact failure and a withdrawn terminal.
     var interest: Handle<Interest>? {
         switch kind {
         case .uncountedTerminal(let interest), .countedTerminal(let interest): interest

@@ -171,8 +171,8 @@ struct PullTable {
         let sessions = readySessionsByPrincipal.values.flatMap(\.self)
         check(Set(sessions).count == sessions.count, "11: a session has two turns")
         check(
-            Set(sessions) == Set(windows.filter { $0.value.isReady }.keys), "1: a READ that can be answered has no turn"
-        )
+            Set(sessions) == Set(windows.filter { $0.value.isReady }.keys),
+            "1: a READ that can be answered has no turn")
         check(
             readyPrincipals.count == readySessionsByPrincipal.count
                 && Set(readyPrincipals) == Set(readySessionsByPrincipal.keys),

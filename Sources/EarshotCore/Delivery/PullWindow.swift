@@ -4,13 +4,13 @@ internal import EarshotWire
 /// READs of one session with pulled bodies, and the bodies that it may not read any more.
 ///
 /// ```
-///            add            take
-/// (absent) ──────→ ready ──────────→ (absent)    answered, or void
-///                  ↑ │  ↑  refuse │
-///                  │ │  └─────────┘              the socket is full
-///             wake │ │ take, park
-///                  │ ↓
-///                 parked                         waits for more bytes of a growing body
+///            addRead         popAnswerableRead
+/// (absent) ──────────→ ready ───────────────────→ (absent)    answered, or void
+///                      ↑ │  ↑ restoreUnsentRead │
+///                      │ │  └───────────────────┘             the socket is full
+///      wakeParkedReads │ │ popAnswerableRead, parkRead
+///                      │ ↓
+///                     parked                                  waits for more bytes of a growing body
 /// ```
 ///
 /// A READ is void if its body can no longer be read. A void READ has no answer and is dropped when its turn comes, or

@@ -7,12 +7,12 @@ internal import OrderedCollections
 /// A handler with claims:
 ///
 /// ```
-///             claim             block
-///  (absent) ─────────→ ready ⇄────────────→ blocked, by each of its subscribers
-///                       ↑ │   unblock
-///              takeTurn │ ↓ awaitRead
+///             claim           blockFirstHandler
+///  (absent) ─────────→ ready ⇄─────────────────→ blocked, by each of its subscribers
+///                       ↑ │    unblockHandler
+///   nextHandlerAndClaim │ ↓ deferFirstUntilRead
 ///                      reading, until fewer results are read from disk
-///  ready ── dropClaims ──→ (absent)
+///  ready ── removeClaimsOfFirstHandler ──→ (absent)
 /// ```
 ///
 /// The lists may name requests, handlers, flights and sessions that have ended. The caller skips those.
@@ -66,9 +66,9 @@ struct StoredResults {
     /// The first handler whose turn it is, and its first claim; nil for the claim if it has none.
     ///
     /// - Parameter canRead: whether another result may be read from disk.
-    mutating func nextHandlerAndClaim(canRead: Bool) -> (
-        handler: Handle<HandlerEntry>, claim: GenerationalHandle<Interest>?
-    )? {
+    mutating func nextHandlerAndClaim(
+        canRead: Bool
+    ) -> (handler: Handle<HandlerEntry>, claim: GenerationalHandle<Interest>?)? {
         if readyHandlers.isEmpty, canRead, let next = handlersAwaitingRead.popFirst() { readyHandlers.append(next) }
         return readyHandlers.first.map { ($0, claimsByHandler[$0]?.claimedInterests.first) }
     }

@@ -6,23 +6,23 @@ internal import OrderedCollections
 enum Durable {
     // MARK: Acceptance
 
-    /// Messages that await the reply to a request in phase `entering`. Empty in any other.
+    /// Messages that await the reply to a request in phase `awaitingDurableAcceptance`. Empty in any other phase.
     ///
     /// - Parameter remover: client whose messages without numbers get no reply, because it removes the request.
     static func requestersAwaitingReply(
         of interest: Handle<Interest>, except remover: ClientID?, in records: inout Records
     ) -> [LiveRequester] {
-        guard let entering = records.durables.unacceptedRequest(interest) else { return [] }
-        return liveRequesters(of: entering, in: &records).filter {
+        guard let unaccepted = records.durables.unacceptedRequest(interest) else { return [] }
+        return liveRequesters(of: unaccepted, in: &records).filter {
             $0.number > 0 || records.clients[$0.client].id != remover
         }
     }
 
     /// Messages of live sessions that await the reply, including sessions that are away.
-    static func liveRequesters(of entering: DurableRecord.UnacceptedRequest, in records: inout Records)
-        -> [LiveRequester]
-    {
-        entering.requesters.compactMap { liveRequester($0, in: &records) }
+    static func liveRequesters(
+        of unaccepted: DurableRecord.UnacceptedRequest, in records: inout Records
+    ) -> [LiveRequester] {
+        unaccepted.requesters.compactMap { liveRequester($0, in: &records) }
     }
 
     private static func liveRequester(_ requester: Requester, in records: inout Records) -> LiveRequester? {
@@ -34,14 +34,14 @@ enum Durable {
 
     /// Adds a message to those that await the reply.
     static func addRequester(
-        _ requester: Requester, to entering: DurableRecord.UnacceptedRequest, in records: inout Records
+        _ requester: Requester, to unaccepted: DurableRecord.UnacceptedRequest, in records: inout Records
     ) {
-        guard requester.number > 0 || !entering.requesters.contains(requester) else { return }
-        // Without ended sessions the list is bounded by the clients and their unanswered numbers, however slow the disk is.
-        entering.requesters = entering.requesters.filter { liveRequester($0, in: &records) != nil } + [requester]
+        guard requester.number > 0 || !unaccepted.requesters.contains(requester) else { return }
+        // Without ended sessions, the clients and their unanswered numbers bound the list, however slow the disk is.
+        unaccepted.requesters = unaccepted.requesters.filter { liveRequester($0, in: &records) != nil } + [requester]
     }
 
-    /// Forgets the earlier attempts of a request. Its times count from now, and timers of the earlier ones are stale.
+    /// Discards the earlier attempts of a request. Its times count from now, and timers of the earlier ones are stale.
     static func resetAttempts(_ interest: Handle<Interest>, now: MonotonicTime, in records: inout Records) {
         records.requests[interest].requestedAt = now
         records.requests[interest].generation = records.nextSerial()
@@ -67,8 +67,7 @@ enum Durable {
         let bytes = hasBody ? response?.bodyLength ?? 0 : 0
         let summary = DurableSummary(
             failure: records.outcomes[outcome].failure, status: response?.status,
-            attempts: records.outcomes[outcome].attempts,
-            url: response?.url ?? records.outcomes[outcome].url)
+            attempts: records.outcomes[outcome].attempts, url: response?.url ?? records.outcomes[outcome].url)
         let head = BrokerMessage.terminal(terminal.withoutFile()).encoded()
         guard records.hasRoomForDurableBytes(bytes + head.count, of: interest),
             let id = records.durables.beginWritingResult(interest, bytes: file == nil ? bytes : 0, summary)
@@ -78,8 +77,7 @@ enum Durable {
         records.chargeDurableBytes(interest, result: bytes + head.count)
         if let file { records.outcomes.markFileShared(file) }
         let result = DurableResult(
-            terminalHead: head, bodyLength: bytes, sha256: hasBody ? response?.sha256 : nil,
-            body: body, file: file)
+            terminalHead: head, bodyLength: bytes, sha256: hasBody ? response?.sha256 : nil, body: body, file: file)
         records.outbox.actions.append(.durable(.storeResult(id, result)))
         return true
     }
@@ -98,9 +96,8 @@ enum Durable {
             let ended = record.requestedAt.advanced(byMilliseconds: stored.elapsedMilliseconds)
             response = Outcome.Response(
                 status: 0, url: stored.url, bodyLength: min(stored.bodyByteCount, WireLimits.responseBodyBytes),
-                sha256: stored.sha256,
-                body: Outcome.Body(content.body), headerFields: stored.httpFields, startedAt: begun, endedAt: ended,
-                resumedBytes: stored.resumedBytes, cacheSource: stored.source)
+                sha256: stored.sha256, body: Outcome.Body(content.body), headerFields: stored.httpFields,
+                startedAt: begun, endedAt: ended, resumedBytes: stored.resumedBytes, cacheSource: stored.source)
         }
         switch terminal.outcome {
         case .result(let status, let stored):
@@ -114,7 +111,7 @@ enum Durable {
         }
     }
 
-    /// Reverses `account` for a request that belongs to its handler.
+    /// Reverses `Records.moveToResultCounts` for a request that belongs to its handler.
     static func reopenAccountedRequest(
         _ interest: Handle<Interest>, in records: inout Records, _ change: (inout Ledger.Requests) -> Void
     ) {
@@ -132,14 +129,14 @@ enum Durable {
         records.clients[client].keepsFailuresOnDisk && records.durables.storedFailure(of: interest) != nil
     }
 
-    /// Leaves `resting` for `writingOutcome`, before another phase is entered.
+    /// Leaves `outcomeOnlyOnDisk` for `writingOutcome`, before the request enters another phase.
     static func moveFromRestingToRecording(_ interest: Handle<Interest>, in records: inout Records) {
         countPendingWithStoredFailure(interest, -1, in: &records)
         records.handlers.removeDurableAwaitingListener(interest, of: records.requests[interest].handler)
         records.requests[interest].enter(.writingOutcome)
     }
 
-    /// Counts a pending request whose failure is kept on disk.
+    /// Counts a pending request whose failure is kept on disk; -1 subtracts it. No effect on other requests.
     static func countPendingWithStoredFailure(_ interest: Handle<Interest>, _ change: Int, in records: inout Records) {
         guard records.durables.storedFailure(of: interest) != nil else { return }
         records.ledger.requests.keptFailures += change
@@ -156,16 +153,16 @@ enum Durable {
         records.outbox.actions.append(.durable(.deleteRequest(record.id)))
     }
 
-    /// Releases what the interest holds in a durable phase. The caller enters the next phase.
+    /// Releases the outcome that a request holds in a durable phase. The caller enters the next phase.
     static func releaseDurableResources(_ interest: Handle<Interest>, in records: inout Records) {
         if records.requests[interest].phase == .outcomeOnlyOnDisk { moveFromRestingToRecording(interest, in: &records) }
         if let outcome = records.takeOutcome(of: interest) { records.releaseOutcome(outcome) }
     }
 
     /// Removes the durable state of a request, with everything that it holds.
-    private static func removeRecordAndResources(of interest: Handle<Interest>, in records: inout Records)
-        -> DurableRecord?
-    {
+    private static func removeRecordAndResources(
+        of interest: Handle<Interest>, in records: inout Records
+    ) -> DurableRecord? {
         records.uncountRequestHead(of: .durableRequest(interest))
         records.chargeDurableBytes(interest, request: 0, result: 0)
         if records.requests[interest].phase == .outcomeOnlyOnDisk { moveFromRestingToRecording(interest, in: &records) }
@@ -198,7 +195,7 @@ enum Durable {
 
 /// Rows of earlier brokers: the scans of their table, and the messages that wait for them.
 extension Durable {
-    /// Whether a message must wait for rows, if some are in the table.
+    /// Whether a message must wait until rows of the table are loaded or deleted.
     static func mustAwaitRows(
         _ message: ClientMessage, from client: Handle<ClientSession>, in records: inout Records
     ) -> Bool {
@@ -245,8 +242,8 @@ extension Durable {
         records.principals.handle(of: user).map { records.quotaUse.admitsDurableRow(bytes, of: $0) } ?? true
     }
 
-    /// Whether to read rows that a quota left over: the first has room, and half of the quota is free, so that not each
-    /// end of a request reads the table.
+    /// Whether to read rows that a quota left in the table: the first has room, and half of the quota is free. So not
+    /// every end of a request reads the table.
     static func mayLoadRow(
         _ leftover: DurableLoad.UnloadedRows, of user: PrincipalName, in records: inout Records
     ) -> Bool {

@@ -4,17 +4,17 @@ internal import EarshotWire
 /// Durable requests: the state of each on disk, and the writes and reads in progress.
 ///
 /// ```
-///           insert            stored          beginWriting
-/// (absent) ───────→ entering ───────→ stored ──────────────→ writing
-///                                        ↑                    │   │ written
-///                                        └────────────────────┘   ↓
-///                                         written, if it failed  complete ⇄ reading   (beginRead, readEnded)
-///                                                                complete ⇄ reopening (reopen, reopenFailed)
-/// reopening → stored (reopened)
+/// (absent) → writingRequest → stored  (insertRequest, requestStored)
+/// stored → writingResult              (beginWritingResult)
+/// writingResult → complete or stored  (resultWriteEnded; stored if the write failed)
+/// complete ⇄ readingResult            (beginResultRead, resultReadEnded)
+/// complete ⇄ deletingFailure          (beginReopening, reopeningFailed)
+/// deletingFailure → stored            (reopeningSucceeded)
 /// ```
 ///
-/// `restoreRecord` begins with `stored` or `complete`. `remove` ends any phase. `enterPhase` is the only transition. The book knows
-/// a request by the number of its interest. It sends nothing to the disk; its functions return the ID for that.
+/// `restoreRecord` begins with `stored` or `complete`. `remove` ends any phase. All other changes of the phase go
+/// through `enterPhase`. The book knows a request by the handle of its interest. It sends nothing to the disk; its
+/// functions return the ID for that.
 package struct DurableBook {
     /// Bounds of the book, and the retention period.
     struct Limits: Equatable {
@@ -65,7 +65,7 @@ package struct DurableBook {
     /// Data of a request that is not accepted yet, or is being repeated; nil for all others.
     package func unacceptedRequest(_ interest: Handle<Interest>) -> DurableRecord.UnacceptedRequest? {
         switch records[interest]?.phase {
-        case .writingRequest(let entering)?, .deletingFailure(let entering)?: entering
+        case .writingRequest(let unaccepted)?, .deletingFailure(let unaccepted)?: unaccepted
         case .stored?, .writingResult?, .complete?, .readingResult?, nil: nil
         }
     }
@@ -116,7 +116,7 @@ package struct DurableBook {
 
     // MARK: Requests
 
-    /// Takes note of an ID on the disk, which no new request gets.
+    /// Reserves an ID that is on the disk, so that no new request gets it.
     ///
     /// - Returns: whether it is in the range of IDs.
     mutating func reserveStoredID(_ id: DurableID) -> Bool {
@@ -140,15 +140,16 @@ package struct DurableBook {
 
     /// Adds a new request, which the caller sends to the disk.
     mutating func insertRequest(
-        _ interest: Handle<Interest>, acceptedAt: MonotonicTime, _ entering: DurableRecord.UnacceptedRequest
+        _ interest: Handle<Interest>, acceptedAt: MonotonicTime, _ unaccepted: DurableRecord.UnacceptedRequest
     ) -> DurableID {
         lastID += 1
         let id = DurableID(rawValue: lastID)
-        addRecord(DurableRecord(id: id, acceptedAt: acceptedAt, phase: .writingRequest(entering), file: nil), interest)
+        let phase = DurableRecord.Phase.writingRequest(unaccepted)
+        addRecord(DurableRecord(id: id, acceptedAt: acceptedAt, phase: phase, file: nil), interest)
         return id
     }
 
-    /// A new request was written to the disk.
+    /// Records that a new request was written to the disk.
     mutating func requestStored(_ interest: Handle<Interest>) { enterPhase(.stored, interest) }
 
     /// Removes a request. The caller deletes it from the disk.
@@ -176,20 +177,21 @@ package struct DurableBook {
         return id
     }
 
-    /// A result was written, or could not be.
+    /// Ends the write of a result, which has succeeded or failed.
     mutating func resultWriteEnded(_ interest: Handle<Interest>, isStored: Bool) {
         enterPhase(isStored ? .complete : .stored, interest)
     }
 
-    /// Notes the bytes of a request, or of its result.
+    /// Records the bytes of a request, or of its result.
     ///
     /// - Returns: the change.
     mutating func updateByteCounts(request: Int?, result: Int?, of interest: Handle<Interest>) -> Int {
         guard let record = records[interest] else { return 0 }
         records[interest]?.requestBytes = request ?? record.requestBytes
         records[interest]?.resultBytes = result ?? record.resultBytes
-        return (request ?? record.requestBytes) - record.requestBytes + (result ?? record.resultBytes)
-            - record.resultBytes
+        let requestChange = (request ?? record.requestBytes) - record.requestBytes
+        let resultChange = (result ?? record.resultBytes) - record.resultBytes
+        return requestChange + resultChange
     }
 
     // MARK: Reads
@@ -204,7 +206,7 @@ package struct DurableBook {
         return records[interest]?.id
     }
 
-    /// A read has ended.
+    /// Ends a read.
     ///
     /// - Returns: its request; nil if that was removed meanwhile.
     mutating func resultReadEnded(_ id: DurableID) -> Handle<Interest>? {
@@ -219,14 +221,14 @@ package struct DurableBook {
     /// Begins to delete an unclaimed failure, so that its request is pending again.
     ///
     /// - Returns: its ID.
-    mutating func beginReopening(_ interest: Handle<Interest>, _ entering: DurableRecord.UnacceptedRequest)
-        -> DurableID?
-    {
-        enterPhase(.deletingFailure(entering), interest)
+    mutating func beginReopening(
+        _ interest: Handle<Interest>, _ unaccepted: DurableRecord.UnacceptedRequest
+    ) -> DurableID? {
+        enterPhase(.deletingFailure(unaccepted), interest)
         return records[interest]?.id
     }
 
-    /// A failure was deleted. Its request counts as accepted at this time.
+    /// Ends the deletion of a failure. Its request counts as accepted at this time.
     ///
     /// - Returns: the spool file of the failure.
     mutating func reopeningSucceeded(_ interest: Handle<Interest>, acceptedAt: MonotonicTime) -> String? {
@@ -236,7 +238,7 @@ package struct DurableBook {
         return records[interest]?.file
     }
 
-    /// A failure could not be deleted.
+    /// Returns to `complete` after a failure could not be deleted.
     mutating func reopeningFailed(_ interest: Handle<Interest>) { enterPhase(.complete, interest) }
 
     // MARK: Transitions
@@ -259,8 +261,7 @@ package struct DurableBook {
     static func isLegal(from: DurableRecord.Phase, to: DurableRecord.Phase) -> Bool {
         switch (from, to) {
         case (.writingRequest, .stored), (.stored, .writingResult), (.writingResult, .stored),
-            (.writingResult, .complete),
-            (.complete, .readingResult), (.readingResult, .complete),
+            (.writingResult, .complete), (.complete, .readingResult), (.readingResult, .complete),
             (.complete, .deletingFailure), (.deletingFailure, .complete), (.deletingFailure, .stored):
             true
         case (.writingRequest, _), (.stored, _), (.writingResult, _), (.complete, _), (.readingResult, _),

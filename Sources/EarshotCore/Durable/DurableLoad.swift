@@ -7,8 +7,9 @@ internal import OrderedCollections
 /// One scan of the table runs at a time, and reads one slice at a time:
 ///
 /// ```
-/// (none) → all → (none) ⇄ leftover   loads rows that a quota left in the table, when there is room again
-///                       ⇄ removal    deletes those of them that a client removes
+/// (none) → allRows → (none)    loads the rows of all users, once
+/// (none) ⇄ unloadedRows        loads rows that a quota left in the table, when there is room again
+/// (none) ⇄ rowsToRemove        deletes those of them that a client removes
 /// ```
 ///
 /// A row that its user's quota does not admit stays in the table, and so do all later ones of that user.
@@ -25,9 +26,9 @@ struct DurableLoad {
     enum Scan {
         /// Loads the rows of all users, once.
         case allRows
-        /// Loads rows that a quota left over.
+        /// Loads rows that a quota left in the table.
         case unloadedRows(PrincipalName)
-        /// Deletes such rows that a waiting message removes.
+        /// Deletes those of them that a waiting message removes.
         case rowsToRemove(RemovalScan)
 
         /// User whose rows are read; nil for all.
@@ -57,15 +58,14 @@ struct DurableLoad {
         case handlers(HandlerPattern)
         case request(HandlerID, RequestID)
 
-        /// Nil for a message that removes none.
+        /// Creates the removal that a message requests; nil if it removes no requests.
         init?(_ message: ClientMessage) {
             switch message {
             case .removeHandlers(let pattern): self = .handlers(pattern)
             case .removeRequest(let handler, let request): self = .request(handler, request)
             case .fetch(let fetch) where fetch.options.replacesHandler: self = .handlers(.handler(fetch.handler))
             case .fetch, .hello, .retry, .subscribe, .unsubscribe, .setPriority, .storeCookies, .acknowledge, .query,
-                .changeSetting,
-                .readBody, .takeFile, .bye:
+                .changeSetting, .readBody, .takeFile, .bye:
                 return nil
             }
         }
@@ -78,7 +78,7 @@ struct DurableLoad {
         }
     }
 
-    /// Message that is carried out after a scan, with the body of a FETCH.
+    /// Message that the core carries out after a scan, with the body of a FETCH.
     struct WaitingMessage {
         let message: ClientMessage
         let body: RequestBody?

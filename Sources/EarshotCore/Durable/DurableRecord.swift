@@ -37,7 +37,7 @@ package struct DurableRecord {
     package final class UnacceptedRequest {
         /// Nil for a repeated request, which is on disk only.
         package let fetch: Fetch?
-        /// Messages that await ACCEPTED; of those of a session without numbers one.
+        /// Messages that await ACCEPTED. Messages without numbers of one session share an entry.
         var requesters: [Requester]
 
         init(_ fetch: Fetch?, by requester: Requester) {
@@ -54,7 +54,7 @@ package struct DurableRecord {
     var expiryTimer: UInt64 = 0
     /// Spool file of a result that an earlier broker left.
     var file: String?
-    /// Latest result; nil before it.
+    /// Latest result; nil before the first.
     var summary: DurableSummary?
     /// Bytes that count for the principal: of the request, and of its result.
     var requestBytes = 0

@@ -2,10 +2,9 @@ internal import EarshotHTTP
 internal import EarshotWire
 
 /// Properties that requests must have in common to share a flight: method, URL, request fields except those that
-/// `HTTPRequest.coalescingFields` leaves out, redirect mode, the partition, the route, the cookie jar, and the cache mode
-/// unless another is as strict (`CacheMode.satisfyingModes`).
-/// The key of a flight for one request alone contains a unique number. Credentials are in the URL and the fields, so
-/// each trust scope has its own flights.
+/// `HTTPRequest.coalescingFields` leaves out, redirect mode, the partition, the route, the cookie jar, and the cache
+/// mode unless another is as strict (`CacheMode.satisfyingModes`). The key of a flight for one request alone contains a
+/// unique number. Credentials are in the URL and the fields, so each trust scope has its own flights.
 struct FlightKey: Hashable {
     let url: String
     /// All other properties except the mode; empty for a plain GET without fields.

@@ -4,9 +4,9 @@ internal import OrderedCollections
 
 /// Flights by handle and by key, the requests that wait for them, and the redirects between them.
 ///
-/// `Flight.Phase` documents the phases of a flight; only `enterPhase` changes them. Requests and workers are known by handle
-/// alone, outcomes are only kept. A key names at most one flight. A flight has one number and one ID from its begin to
-/// its removal.
+/// `Flight.Phase` documents the phases of a flight; only `enterPhase` changes them. The table knows requests and
+/// workers by handle alone, and only keeps outcomes. A key names at most one flight. A flight has one handle and one ID
+/// from its insertion to its removal.
 package struct FlightTable {
     private var flights = Slab<Flight>()
     /// The same flights by their keys, which they hold themselves.
@@ -200,7 +200,7 @@ package struct FlightTable {
         flights.destroy(flight)
     }
 
-    /// Gives a flight found by `joinableDefaultModeFlight` the stricter mode of a request, which its redirects inherit.
+    /// Sets the stricter mode of a request for a flight found by `joinableDefaultModeFlight`. Its redirects inherit it.
     mutating func adoptStricterMode(_ flight: Handle<Flight>, of key: FlightKey) {
         precondition(handle(of: key) == nil, "the key of flight \(flights[flight].id) is taken")
         flights[flight].adoptCacheMode(of: key)
@@ -292,8 +292,8 @@ package struct FlightTable {
         return next
     }
 
-    /// Keeps the outcome with which the other requests of a flight end in later passes. It enters `ended`, and no request can
-    /// join it or a flight that was redirected to it. The flights take turns.
+    /// Keeps the outcome with which the other requests of a flight end in later passes. The flight enters `ended`, and
+    /// no request can join it or a flight that was redirected to it. The flights take turns.
     ///
     /// - Returns: false if that has begun already.
     mutating func endInSlices(_ flight: Handle<Flight>, with outcome: Handle<Outcome>) -> Bool {

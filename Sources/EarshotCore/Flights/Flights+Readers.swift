@@ -8,7 +8,7 @@ internal import EarshotWire
 /// ones. When the response is known, each request gets the response, or a 304 by its own conditions. One that the
 /// response does not suit begins again, in a flight of requests with the same fields.
 extension Flights {
-    /// Beginning of a request's flights, from which it can begin again.
+    /// Parameters with which a request can begin a new flight.
     struct FlightParameters {
         let request: HTTPRequest
         let redirect: RedirectMode
@@ -19,8 +19,8 @@ extension Flights {
 
     // MARK: Fields
 
-    /// Keeps the fields of a request that joins a flight, if they differ from those of the flight. They count against the
-    /// budget of the sender.
+    /// Keeps the fields of a request that joins a flight, if they differ from those of the flight. They count against
+    /// the budget of the sender.
     static func retainRequestFields(
         of request: HTTPRequest, for interest: Handle<Interest>, _ flight: Handle<Flight>, of client: ClientID,
         in records: inout Records
@@ -38,10 +38,10 @@ extension Flights {
         records.uncountRequestHead(of: .joinedRequest(interest))
     }
 
-    /// Detaches a request from its flight. Returns the beginning of that flight, with the fields of the request.
-    static func detachFromFlight(_ former: Handle<Flight>, _ interest: Handle<Interest>, in records: inout Records)
-        -> FlightParameters
-    {
+    /// Detaches a request from its flight. Returns the parameters of that flight, with the fields of the request.
+    static func detachFromFlight(
+        _ former: Handle<Flight>, _ interest: Handle<Interest>, in records: inout Records
+    ) -> FlightParameters {
         let record = records.flights[former]
         var request = record.request
         var options = Fetch.Options()
@@ -86,9 +86,9 @@ extension Flights {
 
     /// Whether a streaming request may read the growing body of a response with these fields, which are empty while the
     /// head is unknown: the response suits it.
-    static func mayReadGrowingBody(_ response: HeaderFields, _ interest: Handle<Interest>, in records: inout Records)
-        -> Bool
-    {
+    static func mayReadGrowingBody(
+        _ response: HeaderFields, _ interest: Handle<Interest>, in records: inout Records
+    ) -> Bool {
         let leaf = records.lastRedirectedFlight(ofOpen: interest)
         guard !records.flights[leaf].route.decodesBody, !records.flights[leaf].requiresEqualFields else { return true }
         let shared = records.flights[leaf].request

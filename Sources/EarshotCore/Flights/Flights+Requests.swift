@@ -46,8 +46,8 @@ extension Flights {
     /// Inserts the record of a new request.
     ///
     /// - Parameters:
-    ///   - client: the sender, which becomes the owner unless the request belongs to its handler; nil for a request that
-    ///     an earlier broker stored.
+    ///   - client: the sender, which becomes the owner unless the request belongs to its handler; nil for a request
+    ///     that an earlier broker stored.
     ///   - hash: `RequestBook.requestIDHash` of its ID.
     static func insertRequest(
         _ fetch: Fetch, _ fingerprint: UInt64, _ handler: Handle<HandlerEntry>, _ client: Handle<ClientSession>?,
@@ -59,8 +59,8 @@ extension Flights {
                 request: fetch.request, requestedAt: now.advanced(byMilliseconds: -fetch.options.ageMilliseconds),
                 contentHash: fingerprint, generation: records.nextSerial(), handler: handler, owner: owner,
                 priority: fetch.options.priority, usesWarmDelivery: fetch.options.isCacheWarming,
-                isReplacement: fetch.options.replacesHandler,
-                endsAfterOneAttempt: fetch.options.retries == 0), idHash: hash)
+                isReplacement: fetch.options.replacesHandler, endsAfterOneAttempt: fetch.options.retries == 0),
+            idHash: hash)
         if let rare = Interest.RareOptions(nonDefault: fetch.options) {
             records.requests.setRareOptions(of: interest, rare)
         }

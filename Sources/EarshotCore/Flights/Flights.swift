@@ -149,7 +149,7 @@ enum Flights {
             (0x20...0x7e).contains($0) ? $0 : UInt8(ascii: "?")
         }
         let isCut = bare.utf8.count > maximumTargetBytesInDetail
-        // The next step in a description is for the one who wrote the URL.
+        // The advice after the semicolon is for the author of the URL, not for the client.
         let fault = error.description.prefix { $0 != ";" }
         return "The server redirects to \(String(decoding: start, as: UTF8.self))\(isCut ? "..." : ""): \(fault)"
     }
@@ -179,9 +179,9 @@ enum Flights {
     ///
     /// - Returns: the start of the transfer; nil without one.
     @inline(__always)
-    static func recordFlightEnd(_ flight: Handle<Flight>, with outcome: Handle<Outcome>, in records: inout Records)
-        -> MonotonicTime?
-    {
+    static func recordFlightEnd(
+        _ flight: Handle<Flight>, with outcome: Handle<Outcome>, in records: inout Records
+    ) -> MonotonicTime? {
         guard records.outcomes[outcome].response != nil else { return nil }
         if records.flights.hasParents(flight) { recordRedirects(to: flight, in: &records) }
         return transferStartTime(of: outcome, in: &records)
@@ -200,8 +200,8 @@ enum Flights {
         return response?.cacheSource == nil ? response?.startedAt : nil
     }
 
-    /// The outcome of one request where that of its flight does not serve it: a 304 by its own conditions, or a failure by
-    /// its size limit or digest. Nil if it gets the flight's outcome.
+    /// The outcome of a request that the outcome of its flight does not serve: a 304 by its own conditions, or a
+    /// failure by its size limit or digest. Nil if it gets the flight's outcome.
     @inline(__always)
     static func individualOutcome(
         of interest: Handle<Interest>, insteadOf outcome: Handle<Outcome>, in records: inout Records

@@ -97,7 +97,6 @@ struct RootEntry {
 
 /// Handlers and subtrees that one client is subscribed to.
 struct ClientSubscriptions: Equatable {
-    /// The handlers.
     var handlers: Set<Handle<HandlerEntry>> = []
     var subtrees: OrderedSet<HandlerKey> = []
 

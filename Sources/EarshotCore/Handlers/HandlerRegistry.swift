@@ -2,12 +2,12 @@ internal import DequeModule
 package import EarshotWire
 internal import OrderedCollections
 
-/// Handlers by name and number, their requests and subscribers, and the removals of handlers.
+/// Handlers by name and handle, their requests and subscribers, and the removals of handlers.
 ///
 /// Each principal has its own namespace: a name finds the handlers of one principal only.
 ///
 /// `HandlerEntry` documents the phases of a handler; only this type changes them. Clients and requests are known by
-/// number alone. A handler exists while a request, a waiting terminal, a subscriber or a removal needs it.
+/// handle alone. A handler exists while a request, a waiting terminal, a subscriber or a removal needs it.
 package struct HandlerRegistry {
     private var handlers = Slab<HandlerEntry>()
     private var roots = Slab<RootEntry>()
@@ -70,8 +70,9 @@ package struct HandlerRegistry {
     }
 
     /// Position of the first handler that is not before `name` in the order of principals and names. O(log handlers).
-    package func namePosition(of name: String, _ principal: Handle<Principal>) -> OrderedHandles<HandlerEntry>.Position
-    {
+    package func namePosition(
+        of name: String, _ principal: Handle<Principal>
+    ) -> OrderedHandles<HandlerEntry>.Position {
         handlersInNameOrder.firstPosition { handlerPrecedes(name, principal, $0) }
     }
 
@@ -440,8 +441,8 @@ extension HandlerRegistry {
         for root in roots.indices {
             let members = indices.filter { handlers[$0].rootHandle == root }
             let count = members.count
-            check(
-                Set(members.map { handlers[$0].principal }).count <= 1, "12: root \(root) belongs to two principals")
+            let principals = Set(members.map { handlers[$0].principal })
+            check(principals.count <= 1, "12: root \(root) belongs to two principals")
             check(roots[root].handlers == count, "12: root \(root) counts \(roots[root].handlers) of \(count) handlers")
             check(rootHandles[roots[root].name] == root, "12: root \(root) has no name")
         }

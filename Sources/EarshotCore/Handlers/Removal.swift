@@ -32,7 +32,8 @@ struct OvertakableRemoval {
 /// unnaming ─→ withdrawing (terminals that wait) ─→ awaiting (handlers without names) ─→ (answered)
 /// ```
 ///
-/// The handlers that it awaits are removed during the withdrawal, too. REMOVE of one request begins with the withdrawal.
+/// The handlers that it awaits are removed during the withdrawal, too. REMOVE of one request begins with the
+/// withdrawal.
 struct ClientRemoval {
     /// Continuation of a removal.
     enum RemovalContinuation {

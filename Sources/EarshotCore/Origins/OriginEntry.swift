@@ -44,7 +44,7 @@ package struct OriginEntry {
     init(of url: FetchURL, nameHash: UInt32, pool: Handle<WorkerPool>) {
         name = url.originName
         self.nameHash = nameHash
-        self.workerPool = pool
+        workerPool = pool
     }
 
     /// Parsed from the name at each call, since only rules and reports need it.
@@ -53,7 +53,7 @@ package struct OriginEntry {
         return origin
     }
 
-    /// Whether its spacing lasts.
+    /// Whether its spacing has not ended.
     package var isInSpacingPause: Bool { spacingTimerSerial != nil }
 
     /// End of the spacing after the latest start.
@@ -110,7 +110,7 @@ package struct OriginEntry {
         !isInSpacingPause && hasTransferSlot(for: priority)
     }
 
-    /// Open claims for each place of the limit, so that each node can fill an origin, and a full origin does not fill
+    /// Open claims for each slot of the limit, so that each node can fill an origin, and a full origin does not fill
     /// the window of a node.
     private static let openClaimsPerTransferSlot: Int32 = 2
 
@@ -128,7 +128,8 @@ package struct OriginEntry {
 }
 
 /// Pause of an origin that answered 429, or 503 with `Retry-After`, or 503 for several URLs in a row.
-/// `OriginGovernor.beginCoolDown` decides its length; `responseReceived` of `BrokerCore+Flights.swift` detects the refusals.
+/// `OriginGovernor.beginCoolDown` decides its length. `responseReceived` of `BrokerCore+Flights.swift` detects the
+/// refusals.
 ///
 /// ```
 ///               refused                   time over              transfer starts
@@ -157,7 +158,7 @@ package struct CoolDown {
     }
 
     var phase: Phase
-    /// Begin of the first of the cool-downs without an answer between them.
+    /// Start of the first of the cool-downs without an answer between them.
     let firstStartedAt: MonotonicTime
     /// Number of refusals in a row.
     var consecutiveRefusals: Int
@@ -180,6 +181,6 @@ package struct CoolDown {
         }
     }
 
-    /// Pauses after refusals in a row. With jitter, so that clients which were refused together do not return together.
+    /// Pauses after refusals in a row. They have jitter, so that clients refused together do not return together.
     static let refusalBackoff = Backoff(initialMilliseconds: 1_000, maximumMilliseconds: 60_000)
 }

@@ -2,8 +2,8 @@ internal import EarshotHTTP
 
 /// Checks of the governor's invariants. O(origins and scopes): for tests and simulations.
 extension OriginGovernor {
-    /// - Parameter isCoordinated: whether the engine of a cluster applies the limits. It does not count attempts that have
-    ///   lost their flights.
+    /// - Parameter isCoordinated: whether the engine of a cluster applies the limits. It does not count attempts that
+    ///   have lost their flights.
     /// - Returns: a sentence for each invariant that does not hold; empty if all do.
     func checkInvariants(isCoordinated: Bool = false) -> [String] {
         var faults: [String] = []
@@ -47,8 +47,8 @@ extension OriginGovernor {
                 scopes.contains(scope) && scopes[scope].coolDown == nil && count < limits.coolDownURLThreshold,
                 "11: scope \(scope) counts \(count) unavailable URLs")
         }
-        let resting = scopes.indices.count { scopes[$0].isKeptForCoolDownOnly }
-        check(coolDownOnlyScopeCount == resting, "11: \(resting) scopes rest, not \(coolDownOnlyScopeCount)")
+        let kept = scopes.indices.count { scopes[$0].isKeptForCoolDownOnly }
+        check(coolDownOnlyScopeCount == kept, "11: \(kept) scopes rest, not \(coolDownOnlyScopeCount)")
         check(hasConsistentNameTables, "9: \(origins.count) origins have other names")
         return faults
     }

@@ -12,8 +12,8 @@ internal import EarshotWire
 /// ```
 ///
 /// The requests of an origin with the same credentials share an `OriginScope`, whose cool-down has the phases of
-/// `CoolDown`; `enterCoolDownPhase` makes each of its transitions. A scope without flights is kept while its cool-down lasts, up to
-/// a limit.
+/// `CoolDown`; `enterCoolDownPhase` makes each of its transitions. A scope without flights is kept while its cool-down
+/// lasts, up to a limit.
 ///
 /// A broker that follows a dead one begins with a slow start of its origins (`SlowStart`).
 ///
@@ -85,9 +85,10 @@ package struct OriginGovernor {
         fileprivate let origins: Slab<OriginEntry>
         fileprivate let scopes: Slab<OriginScope>
 
-        /// nil if a request of this class may be taken from the queue, also to be refused.
+        /// Returns nil if a request of this class may be taken from the queue, to start or to be refused.
         ///
-        /// - Parameter isClaiming: whether the engine of the cluster applies the limit, so that only claims are bounded.
+        /// - Parameter isClaiming: whether the engine of the cluster applies the limit, so that only claims are
+        ///   bounded.
         func startBlocker(
             in scope: Handle<OriginScope>, to priority: PriorityClass, isClaiming: Bool = false
         ) -> StartBlocker? {
@@ -166,16 +167,16 @@ package struct OriginGovernor {
     /// Adds an origin.
     ///
     /// - Precondition: it is unknown.
-    /// - Returns: also the timer of its slow start; nil without one, and before the broker opens.
-    mutating func addOrigin(_ origin: OriginEntry, now: MonotonicTime) -> (
-        origin: Handle<OriginEntry>, step: SlowStartStep?
-    ) {
+    /// - Returns: its handle, and the timer of its slow start; nil without one, and before the broker opens.
+    mutating func addOrigin(
+        _ origin: OriginEntry, now: MonotonicTime
+    ) -> (origin: Handle<OriginEntry>, step: SlowStartStep?) {
         let number = origins.insert(origin)
         originHandles.insert(number, origin.nameHash)
         return (number, slowStartState == nil ? nil : beginSlowStart(of: number, now: now))
     }
 
-    /// Scope of an origin, added if needed. The caller adds a flight to it next.
+    /// Returns a scope of an origin, added if needed. The caller adds a flight to it next.
     mutating func scope(_ trust: TrustScope, at origin: Handle<OriginEntry>) -> Handle<OriginScope> {
         if trust.isCredentialFree, let scope = origins[origin].sharedScope { return scope }
         let key = OriginScopeKey(origin: origin, scope: trust)
@@ -197,10 +198,10 @@ package struct OriginGovernor {
         return forgetIfIdle(scope: scope)
     }
 
-    private mutating func setCoolDownOnly(_ scope: Handle<OriginScope>, _ isResting: Bool) {
-        guard scopes[scope].isKeptForCoolDownOnly != isResting else { return }
-        scopes[scope].isKeptForCoolDownOnly = isResting
-        coolDownOnlyScopeCount += isResting ? 1 : -1
+    private mutating func setCoolDownOnly(_ scope: Handle<OriginScope>, _ isCoolDownOnly: Bool) {
+        guard scopes[scope].isKeptForCoolDownOnly != isCoolDownOnly else { return }
+        scopes[scope].isKeptForCoolDownOnly = isCoolDownOnly
+        coolDownOnlyScopeCount += isCoolDownOnly ? 1 : -1
     }
 
     /// Frees a scope without flights, unless its cool-down keeps it. Returns the pool of an origin that was forgotten.
@@ -237,9 +238,11 @@ package struct OriginGovernor {
     // MARK: Transfers
 
     /// Counts a transfer that this broker starts.
-    mutating func startTransfer(at origin: Handle<OriginEntry>, by worker: WorkerID, isHigh: Bool, now: MonotonicTime)
-        -> Pause?
-    {
+    ///
+    /// - Returns: the timer of the spacing after it; nil without a spacing.
+    mutating func startTransfer(
+        at origin: Handle<OriginEntry>, by worker: WorkerID, isHigh: Bool, now: MonotonicTime
+    ) -> Pause? {
         origins[origin].startTransfer(by: worker, isHigh: isHigh, now: now)
         return startSpacingPause(origin, now: now)
     }
@@ -305,9 +308,8 @@ package struct OriginGovernor {
     mutating func beginSlowStartSteps(now: MonotonicTime) -> [SlowStartStep] {
         guard let slowStartState, slowStartState.slowStartDeadline == nil else { return [] }
         self.slowStartState?.slowStartDeadline = now.advanced(byMilliseconds: limits.slowStartMilliseconds)
-        return slowStartState.timerSerialsByOrigin.map { Self.nextSlowStartStep($0.key, $0.value, after: now) }.sorted {
-            $0.timerSerial < $1.timerSerial
-        }
+        let steps = slowStartState.timerSerialsByOrigin.map { Self.nextSlowStartStep($0.key, $0.value, after: now) }
+        return steps.sorted { $0.timerSerial < $1.timerSerial }
     }
 
     private mutating func beginSlowStart(of origin: Handle<OriginEntry>, now: MonotonicTime) -> SlowStartStep? {
@@ -337,9 +339,9 @@ package struct OriginGovernor {
         slowStartState?.timerSerialsByOrigin[origin] == serial
     }
 
-    private static func nextSlowStartStep(_ origin: Handle<OriginEntry>, _ serial: UInt64, after now: MonotonicTime)
-        -> SlowStartStep
-    {
+    private static func nextSlowStartStep(
+        _ origin: Handle<OriginEntry>, _ serial: UInt64, after now: MonotonicTime
+    ) -> SlowStartStep {
         SlowStartStep(
             origin: origin, dueAt: now.advanced(byMilliseconds: SlowStart.stepMilliseconds), timerSerial: serial)
     }
@@ -349,7 +351,7 @@ package struct OriginGovernor {
     /// Counts a URL that answered 503 without `Retry-After`. A few such URLs are at fault themselves; many in a row are
     /// an outage of their origin.
     ///
-    /// - Returns: whether the answer is one of the origin, so that the origin cools down.
+    /// - Returns: whether the origin is at fault, so that it cools down.
     mutating func recordOutageURL(of scope: Handle<OriginScope>, url: String) -> Bool {
         guard scopes[scope].coolDown == nil else { return true }
         unavailableURLsByScope[scope, default: []].insert(url)
@@ -361,8 +363,8 @@ package struct OriginGovernor {
     /// Whether refused flights wait for the end of a cool-down, or of its probe.
     func isCoolingDown(_ scope: Handle<OriginScope>) -> Bool { scopes[scope].coolDown != nil }
 
-    /// Time until which a cool-down is an obstacle to all starts; nil if it is none. Just after `now` while a probe
-    /// runs, because the end of that is not known.
+    /// Returns the time until which a cool-down blocks all starts; nil if it blocks none. While a probe runs, that is
+    /// just after `now`, because the end of the probe is not known.
     func coolDownEnd(of scope: Handle<OriginScope>, now: MonotonicTime) -> MonotonicTime? {
         switch scopes[scope].coolDown?.phase {
         case .cooling(let until), .refusing(let until): until
@@ -387,10 +389,10 @@ package struct OriginGovernor {
         let present = scopes[scope].coolDown
         if case .cooling = present?.phase, retryAfter == nil { return nil }
         // Transfers that were running when the origin began to refuse are refused too, and count as one refusal.
-        let strikes = (present?.consecutiveRefusals ?? 0) + (present?.pauseEnd == nil ? 1 : 0)
+        let refusals = (present?.consecutiveRefusals ?? 0) + (present?.pauseEnd == nil ? 1 : 0)
         let requestedNanoseconds = (retryAfter?.seconds ?? 0) * 1_000_000_000
         let pause = max(
-            CoolDown.refusalBackoff.delayNanoseconds(afterFailures: strikes, random: generator.next()),
+            CoolDown.refusalBackoff.delayNanoseconds(afterFailures: refusals, random: generator.next()),
             requestedNanoseconds)
         let end = now.advanced(byNanoseconds: pause)
         if let earlier = present?.pauseEnd, earlier >= end { return nil }
@@ -399,9 +401,8 @@ package struct OriginGovernor {
         let phase = isRefusing ? CoolDown.Phase.refusing(until: end) : .cooling(until: end)
         enterCoolDownPhase(
             CoolDown(
-                phase: phase, firstStartedAt: present?.firstStartedAt ?? now, consecutiveRefusals: strikes,
-                timerSerial: serial,
-                latestProbeFlightID: present?.latestProbeFlightID), scope)
+                phase: phase, firstStartedAt: present?.firstStartedAt ?? now, consecutiveRefusals: refusals,
+                timerSerial: serial, latestProbeFlightID: present?.latestProbeFlightID), scope)
         return CoolDownStart(endsAt: end, timerSerial: serial, isRefusing: isRefusing)
     }
 
@@ -413,7 +414,7 @@ package struct OriginGovernor {
         return forgetIfIdle(scope: scope)
     }
 
-    /// Makes a flight that starts the probe, if a probe is due.
+    /// Makes a starting flight the probe of the cool-down, if a probe is due.
     ///
     /// - Returns: whether it is the probe, so that the others wait for it.
     @discardableResult
@@ -424,7 +425,7 @@ package struct OriginGovernor {
         return true
     }
 
-    /// Notes an answer other than 429 and 503, which ends a row of 503.
+    /// Handles an answer other than 429 and 503, which ends a row of answers with 503.
     mutating func nonOutageAnswerReceived(_ scope: Handle<OriginScope>) {
         if !unavailableURLsByScope.isEmpty { unavailableURLsByScope[scope] = nil }
     }

@@ -34,12 +34,13 @@ public struct OriginRules: Equatable, Sendable {
 
     public init() {}
 
-    /// Terms of an origin in a pool. The slots of users' own workers are the only limit for their origins.
+    /// Returns the terms of an origin in a pool. The slots of users' own workers are the only limit for their origins.
     func terms(for entry: OriginEntry) -> OriginEntry.Terms {
         entry.workerPool == WorkerPool.webPoolHandle ? terms(for: entry.origin) : (.max, 0, true, 0)
     }
 
-    /// Terms of an origin: each value is that of the most specific rule that sets it. O(labels of the host).
+    /// Returns the terms of an origin: each value is that of the most specific rule that sets it. O(labels of the
+    /// host).
     func terms(for origin: @autoclosure () -> Origin) -> OriginEntry.Terms {
         var found = RuleTerms()
         if !rules.isEmpty {
@@ -53,8 +54,7 @@ public struct OriginRules: Equatable, Sendable {
         }
         return (
             found.maximumTransfers ?? defaultMaximumTransfers, found.spacingMilliseconds ?? defaultSpacingMilliseconds,
-            found.allowsHTTP2 ?? defaultAllowsHTTP2,
-            found.maximumBytesPerSecond ?? 0
+            found.allowsHTTP2 ?? defaultAllowsHTTP2, found.maximumBytesPerSecond ?? 0
         )
     }
 }
@@ -88,7 +88,7 @@ public struct OriginPattern: Hashable, Sendable, CustomStringConvertible {
         self.description = description
     }
 
-    /// Patterns that match an origin, most specific first. O(labels of the host).
+    /// Returns the patterns that match an origin, most specific first. O(labels of the host).
     static func matchingPatterns(for origin: Origin) -> [OriginPattern] {
         let origin = origin.withoutFinalDot
         var candidates = [

@@ -1,9 +1,9 @@
 internal import EarshotHTTP
 
-/// Origins: events of transfers, timers and settings for `OriginGovernor`, and their effects on the queue, the timers and the
-/// pools.
+/// Origins: events of transfers, timers and settings for `OriginGovernor`, and their effects on the queue, the timers
+/// and the pools.
 enum Origins {
-    /// Scope of a request, created if needed. The caller adds a flight to it next.
+    /// Returns the scope of a request, created if needed. The caller adds a flight to it next.
     static func originScope(
         of request: HTTPRequest, for pool: Handle<WorkerPool>, in records: inout Records
     ) -> Handle<OriginScope> {
@@ -11,7 +11,7 @@ enum Origins {
         return records.originGovernor.scope(CredentialRule.standard.trustScope(of: request), at: origin)
     }
 
-    /// Origin of a URL, created if needed. Equal URLs of two pools of own workers have two origins.
+    /// Returns the origin of a URL, created if needed. Equal URLs of two pools of own workers have two origins.
     private static func originEntry(
         of url: FetchURL, for pool: Handle<WorkerPool>, in records: inout Records
     ) -> Handle<OriginEntry> {
@@ -51,8 +51,7 @@ enum Origins {
     /// Counts the transfer of a flight that starts.
     static func transferStarted(
         of flight: Handle<Flight>, at origin: Handle<OriginEntry>, by worker: WorkerID, isHigh: Bool,
-        now: MonotonicTime,
-        in records: inout Records
+        now: MonotonicTime, in records: inout Records
     ) {
         let pause = records.originGovernor.startTransfer(at: origin, by: worker, isHigh: isHigh, now: now)
         setPauseTimer(pause, of: origin, in: &records)
@@ -74,7 +73,7 @@ enum Origins {
 
     // MARK: Terms
 
-    /// Terms of an origin by the current rules. A node without its engine has a part of each limit.
+    /// Returns the terms of an origin by the current rules. A node without its engine has a part of each limit.
     static func effectiveTerms(
         for entry: OriginEntry, by rules: OriginRules, _ cluster: CopyOnWriteBox<ClusterState>?
     ) -> OriginEntry.Terms {
@@ -138,12 +137,9 @@ enum Origins {
     static func beginCoolDown(
         _ scope: Handle<OriginScope>, retryAfter: RetryAfter?, now: MonotonicTime, in records: inout Records
     ) {
-        guard
-            let start = records.originGovernor.beginCoolDown(
-                scope, retryAfter: retryAfter, using: &records.randomGenerator, now: now)
-        else {
-            return
-        }
+        let begun = records.originGovernor.beginCoolDown(
+            scope, retryAfter: retryAfter, using: &records.randomGenerator, now: now)
+        guard let start = begun else { return }
         records.ledger.flights.originCoolDowns += 1
         records.setTimer(at: start.endsAt, for: .coolDownEnd(scope: scope, serial: start.timerSerial))
         if start.isRefusing { records.queue.unparkLanes(ofScope: scope) }
@@ -162,7 +158,7 @@ enum Origins {
         for scope in records.originGovernor.refusingScopes { coolDownPauseEnded(scope, in: &records) }
     }
 
-    /// Reports the end of a flight, or of its attempt, to the cool-down that it may be the probe of.
+    /// Handles the end of a flight or of its attempt, which may be the probe of a cool-down.
     static func probeEnded(_ flight: Handle<Flight>, isAnswered: Bool, in records: inout Records) {
         let scope = records.flights[flight].originScope
         guard records.originGovernor.probeEnded(scope, records.flights[flight].id, isAnswered: isAnswered) else {
@@ -171,27 +167,24 @@ enum Origins {
         records.queue.unparkLanes(ofScope: scope)
     }
 
-    /// Failure of a flight, or of one of its requests, whose origin requested a pause above the limit. The detail names the
-    /// remaining seconds.
+    /// Returns the failure of a flight, or of one of its requests, whose origin requested a pause above the limit. The
+    /// detail names the remaining seconds.
     static func coolDownFailure(
         of flight: Handle<Flight>, until: MonotonicTime, now: MonotonicTime, in records: inout Records
     ) -> Outcome {
         // The end of a probe is not known.
         let seconds = max(1, (until.milliseconds(since: now) + 999) / 1_000)
         let detail = "The server requested a cool-down for another \(seconds) s."
-        let (url, attempts) = (
-            records.flights[flight].url.description, Int(records.flights[flight].assignedAttemptCount)
-        )
         return Outcome(
-            failure: .originCoolingDown, coolDownSeconds: UInt32(clamping: seconds), detail: detail, url: url,
-            attempts: attempts)
+            failure: .originCoolingDown, coolDownSeconds: UInt32(clamping: seconds), detail: detail,
+            url: records.flights[flight].url.description, attempts: Int(records.flights[flight].assignedAttemptCount))
     }
 }
 
 /// Requests that wait for a cool-down for a limited time.
 extension Origins {
-    /// Has the queued requests of a scope checked that do not wait long for its cool-down, or for its probe, which begins
-    /// now.
+    /// Schedules checks of the queued requests of a scope whose waits are limited. Called when its cool-down or its
+    /// probe begins.
     static func scheduleWaitChecks(for scope: Handle<OriginScope>, in records: inout Records) {
         if !records.queue.coolDownWaits.isEmpty {
             records.queue.coolDownWaits.scheduleChecks(of: scope, since: records.latestEventTime)
@@ -201,13 +194,13 @@ extension Origins {
     /// Checks one slice of such requests. Called once per pass, before the timers.
     static func checkNextSliceOfWaits(in records: inout Records) {
         for _ in 0..<max(records.limits.maximumCoolDownWaitChecksPerPass, 1) {
-            guard let turn = records.queue.coolDownWaits.popPendingCheck() else { return }
-            beginCoolDownWait(turn.interest, for: turn.scope, since: turn.eventAt, in: &records)
+            guard let check = records.queue.coolDownWaits.popPendingCheck() else { return }
+            beginCoolDownWait(check.interest, for: check.scope, since: check.eventAt, in: &records)
         }
     }
 
-    /// Begins the wait of a queued request for a cool-down, if there is one. If the request does not wait for so long,
-    /// a timer ends it in this pass, otherwise at the end of the time that it waits.
+    /// Begins the wait of a queued request for a cool-down, if there is one. If the cool-down outlasts the longest wait
+    /// that the request allows, a timer ends the request in this pass. Otherwise the timer fires when that wait ends.
     static func beginCoolDownWait(
         _ interest: Handle<Interest>, for scope: Handle<OriginScope>, since start: MonotonicTime,
         in records: inout Records
@@ -228,12 +221,12 @@ extension Origins {
             for: .coolDownWaitEnd(records.requests.reference(to: interest)))
     }
 
-    /// Checks a request at the end of its time.
+    /// Checks a request at the end of the longest wait that it allows.
     ///
-    /// - Returns: its failure; nil if it may go on, because its wait is not longer than the request allows.
-    static func coolDownWaitEnded(_ interest: Handle<Interest>, now: MonotonicTime, in records: inout Records)
-        -> Outcome?
-    {
+    /// - Returns: its failure; nil if it continues, because no cool-down lasts longer than that.
+    static func coolDownWaitEnded(
+        _ interest: Handle<Interest>, now: MonotonicTime, in records: inout Records
+    ) -> Outcome? {
         guard records.queue.contains(interest), let number = records.requests[interest].rareOptions else { return nil }
         let flight = records.lastRedirectedFlight(ofOpen: interest)
         let scope = records.flights[flight].originScope

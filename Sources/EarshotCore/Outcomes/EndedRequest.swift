@@ -3,8 +3,8 @@ public import EarshotWire
 
 /// End of a request, as the broker reports it to its supervisor for the program of `on-complete`.
 ///
-/// Its line has the members in their order, separated by spaces, and `-` for an absent one. None of them contains a space.
-/// A principal and `//`, which no handler's name contains, precede the handler.
+/// Its line has handler, ID, status, failure code, length, SHA-256 and URL, separated by spaces; `-` for an absent one.
+/// None of them contains a space. A principal and `//`, which no handler's name contains, precede the handler.
 public struct EndedRequest: Equatable, Sendable {
     /// Verb at the start of its line.
     public static let lineVerb = "ended"

@@ -49,8 +49,8 @@ package struct Outcome {
     }
 
     package var failure: FailureCode?
-    /// Seconds until the end of the cool-down that the failure is about; 0 for others. Beside the code it takes no more
-    /// room in the record.
+    /// Seconds until the end of the cool-down that caused the failure; 0 for other failures. Fits into the padding
+    /// after the code.
     var coolDownSeconds: UInt32 = 0
     /// Sentence that replaces the standard sentence of the code; nil for the standard one.
     var detail: String?
@@ -71,10 +71,10 @@ package struct Outcome {
             failure: failure, detail: detail, attemptCount: attempts, retryAfterSeconds: retryAfterSeconds)
     }
 
-    /// Maximum bytes of the detail of a worker or another node that clients receive.
+    /// Maximum bytes of a worker's or another node's detail that clients receive.
     private static let maximumPeerDetailBytes = 200
 
-    /// Returns the part of such a detail that clients receive.
+    /// Returns the part of a worker's or another node's detail that clients receive.
     static func truncatedPeerDetail(_ detail: String) -> String {
         String(decoding: detail.utf8.prefix(maximumPeerDetailBytes), as: UTF8.self)
     }
@@ -102,13 +102,12 @@ struct RequestRefusal: Error {
 }
 
 /// Failure without a response that waits for room in the windows of its receivers. It is small, because one removal may
-/// leave a client half a million of them.
+/// add half a million of them to a client's window.
 ///
 /// ```
-///            addCompact          detachCompact
-///  (absent) ────────→ attached ─────────→ detached    (the request's record is freed)
-///      ↑  releaseCompact    │                   │
-///      └─────────────────┴───────────────────┘
+/// (absent) → attached            (addCompactFailure)
+/// attached → detached            (detachCompactFailure: the request's record is freed)
+/// attached, detached → (absent)  (releaseCompactFailure: the last reference is released)
 /// ```
 struct CompactFailure {
     /// Text that failures share as one outcome.

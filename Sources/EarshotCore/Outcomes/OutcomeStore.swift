@@ -5,14 +5,12 @@ internal import EarshotWire
 /// Each of the three has a reference count; releasing the last reference frees it. States of the body of an outcome:
 ///
 /// ```
-///            spill
-///  .inline ─────────→ .file       the shell writes it into a spool file
-///     ↑                  │
-///     └──── unspill ─────┘        the write failed
+/// .inline → .file  (spillBody: the shell writes the body into a spool file)
+/// .file → .inline  (returnBodyToMemory: the write failed)
 /// ```
 ///
-/// `setLink` makes the transitions of an `CompactFailure`. The store deletes no files and no bodies: its functions return those
-/// that the caller deletes.
+/// `setLink` makes the transitions of a `CompactFailure`. The store deletes no files and no bodies: its functions
+/// return those that the caller deletes.
 package struct OutcomeStore {
     /// Bounds of the store.
     struct Limits: Equatable {
@@ -40,7 +38,7 @@ package struct OutcomeStore {
         var fileAudience = FileAudience.knownToNoSession
     }
 
-    /// Phase of an owed failure.
+    /// Phase of a compact failure.
     private enum CompactFailureLink {
         case absent
         case attached(interest: Handle<Interest>)
@@ -55,7 +53,7 @@ package struct OutcomeStore {
     /// Attached failures by the interest of their request.
     private(set) var compactFailuresByInterest: [Handle<Interest>: Handle<CompactFailure>] = [:]
     private(set) var compactFailureURLs: [Handle<CompactFailure>: String] = [:]
-    /// Outcomes of owed failures by their text.
+    /// Outcomes of compact failures by their text.
     private(set) var sharedFailuresByText: [CompactFailure.SharedFailureText: Handle<Outcome>] = [:]
     /// Spool files with references, by name.
     private(set) var spoolFiles: [String: HeldFile] = [:]
@@ -74,7 +72,7 @@ package struct OutcomeStore {
     /// Number of outcomes.
     var count: Int { outcomes.count }
 
-    /// Whether the store has no outcomes, owed failures or files.
+    /// Whether the store has no outcomes, compact failures or files.
     var isEmpty: Bool {
         outcomes.count == 0 && outcomesBySpillingBody.isEmpty && compactFailures.count == 0
             && compactFailuresByInterest.isEmpty && compactFailureURLs.isEmpty
@@ -162,14 +160,14 @@ package struct OutcomeStore {
     /// Resumes spilling.
     mutating func allowSpoolRetry() { isSpoolFull = false }
 
-    // MARK: Owed failures
+    // MARK: Compact failures
 
-    /// Returns the owed failure of a request.
+    /// Returns the compact failure of a request.
     func compactFailureHandle(of interest: Handle<Interest>) -> Handle<CompactFailure>? {
         compactFailuresByInterest.isEmpty ? nil : compactFailuresByInterest[interest]
     }
 
-    /// Adds the owed failure of a request with a reference count of 0. It holds a reference to the outcome that all
+    /// Adds the compact failure of a request with a reference count of 0. It holds a reference to the outcome that all
     /// failures with its text share, which `releaseCompactFailure` leaves to the caller.
     ///
     /// - Parameter outcome: outcome of the request, a failure without a response.
@@ -186,7 +184,7 @@ package struct OutcomeStore {
         return number
     }
 
-    /// The outcome of all owed failures with the text of this one, which has no URL.
+    /// The outcome, without a URL, that all compact failures with the text of this one share.
     private mutating func sharedOutcome(matchingFailure number: Handle<Outcome>) -> Handle<Outcome> {
         var outcome = outcomes[number]
         guard let text = outcome.sharedFailureText else {
@@ -206,10 +204,10 @@ package struct OutcomeStore {
 
     mutating func retainCompactFailure(_ number: Handle<CompactFailure>) { compactFailures[number].referenceCount += 1 }
 
-    /// Detaches an owed failure from its request, whose record is being freed.
+    /// Detaches a compact failure from its request, whose record is being freed.
     mutating func detachCompactFailure(_ number: Handle<CompactFailure>) { setLink(of: number, .detached) }
 
-    /// Releases a reference to an owed failure, and removes the failure with the last one.
+    /// Releases a reference to a compact failure, and removes the failure with the last one.
     ///
     /// - Returns: whether it was removed. The caller releases its outcome then.
     mutating func releaseCompactFailure(_ number: Handle<CompactFailure>) -> Bool {
@@ -248,7 +246,7 @@ package struct OutcomeStore {
     ///
     /// - Parameters:
     ///   - bytes: size of the file, counted for its first reference.
-    ///   - isShared: whether a store outside of the spool has it, too.
+    ///   - isShared: whether a store outside of the spool has it.
     mutating func retainFile(_ name: String, bytes: Int, isShared: Bool = false) {
         defer { if isShared { markFileShared(name) } }
         guard spoolFiles[name] == nil else {
@@ -273,12 +271,12 @@ package struct OutcomeStore {
         return true
     }
 
-    /// Records that a file becomes known to someone.
+    /// Adds sessions to those that know a file.
     mutating func extendFileAudience(_ name: String, to audience: FileAudience) {
         spoolFiles[name]?.fileAudience.formUnion(audience)
     }
 
-    /// Records that a file has users beside one session, so that no client may own it.
+    /// Records that a file has users besides one session, so that no client may own it.
     mutating func markFileShared(_ name: String) { extendFileAudience(name, to: .multipleOrUnknown) }
 
     /// Whether a file has one reference and is known only to one session.
@@ -319,7 +317,7 @@ package struct OutcomeStore {
     }
 }
 
-/// Checks of the store's invariants, for tests and simulations. O(outcomes, owed failures and files).
+/// Checks of the store's invariants, for tests and simulations. O(outcomes, compact failures and files).
 extension OutcomeStore {
     /// Returns a sentence for each violated invariant.
     func checkInvariants() -> [String] {

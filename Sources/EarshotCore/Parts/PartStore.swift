@@ -4,13 +4,14 @@ internal import EarshotWire
 /// Partial bodies of interrupted attempts whose flights have not ended. A part belongs to the flight that resumes it:
 ///
 /// ```
-///            keep            take, or replaced by a newer part
-/// (absent) ────────→ kept ────────────────────────────────────→ (absent)
+/// (absent) → kept  (keepPart)
+/// kept → (absent)  (removePart: an attempt resumes it, a newer part replaces it, or the flight ends)
 /// ```
 ///
-/// The store deletes no files, and `Parts` bounds it by the quotas. Parts of ended flights are in the shell's folder of parts.
+/// The store deletes no files, and `Parts` bounds it by the quotas. Parts of ended flights are in the shell's folder of
+/// parts.
 struct PartStore {
-    /// Whether the shell's folder of parts may have one.
+    /// Whether the shell's folder of parts may have a part.
     var mayHaveStoredParts = false
     /// Bytes of all parts. A wrapping sum, because workers report some of the sizes.
     private(set) var keptPartBytes = 0
@@ -83,9 +84,10 @@ struct GrowingPart {
     var fileAudience = FileAudience.knownToNoSession
     /// Whether the shell has its description, so that the part outlives this broker.
     var isDescriptionStored = false
-    /// Whether that description says that a session knows the file.
+    /// Whether that description states that a session knows the file.
     var isDescriptionStoredAsKnown = false
-    /// Whether all bytes of the file count. False for a part from before the last boot until the worker has compared its hash.
+    /// Whether all bytes of the file count. False for a part from before the last boot, until the worker has compared
+    /// its hash.
     var areAllBytesVerified = true
     /// Bytes of the last checkpoint.
     var lastCheckpointBytes = 0
@@ -98,7 +100,7 @@ struct GrowingPart {
 final class CancelledAttemptFlight: Sendable {
     let key: FlightKey
     let request: HTTPRequest
-    /// Keys of its part; nil if that may not outlive it.
+    /// Keys of its part; nil if the part may not outlive the flight.
     let partKeys: PartKeys?
 
     init(key: FlightKey, request: HTTPRequest, partKeys: PartKeys?) {

@@ -1,13 +1,14 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Partial bodies of interrupted transfers: their path from the lease of an attempt to `PartStore` or the shell's folder of
-/// parts, and from there to the next attempt.
+/// Partial bodies of interrupted transfers: their path from the lease of an attempt to `PartStore` or the shell's
+/// folder of parts, and from there to the next attempt.
 ///
 /// A worker writes a body into a file named after its attempt. When the attempt ends early, the shell takes the file
-/// back under `SpoolName.keptPart` and reports it with `partFileRenamed`, before it reports the end. If the flight has ended too, the
-/// shell moves the file to the folder of parts, where later flights and brokers find it by `PartKeys`. The shell has the
-/// description of each body that is large enough while it grows, so it can do that also after a crash.
+/// back under `SpoolName.keptPart` and reports it with `BrokerCore.partFileKept`, before it reports the end. If the
+/// flight has ended too, the shell moves the file to the folder of parts, where later flights and brokers find it by
+/// `PartKeys`. The shell has the description of each body that is large enough while it grows, so it can also do that
+/// after a crash.
 enum Parts {
     // MARK: Events
 
@@ -69,8 +70,7 @@ enum Parts {
             part
                 ?? GrowingPart(
                     file: report.fileName, responseFields: HeaderFields(lines: lines), status: report.status,
-                    generation: attempt,
-                    fileAudience: lease.partFile?.fileAudience ?? .knownToNoSession),
+                    generation: attempt, fileAudience: lease.partFile?.fileAudience ?? .knownToNoSession),
             of: attempt, at: worker)
     }
 
@@ -95,8 +95,8 @@ enum Parts {
         }
         let part = KeptPart(
             spoolFile: file, principal: lease.principal, body: body, responseFields: growing.responseFields,
-            generation: growing.generation,
-            fileAudience: growing.fileAudience, isDescriptionStored: growing.isDescriptionStored)
+            generation: growing.generation, fileAudience: growing.fileAudience,
+            isDescriptionStored: growing.isDescriptionStored)
         if let flight = lease.flight {
             keepPart(part, for: flight, in: &records)
         } else if let abandoned = lease.cancelledFlight {
@@ -110,7 +110,8 @@ enum Parts {
         }
     }
 
-    /// Keeps a part for the next attempt of a flight instead of an earlier one, if the spool and its principal have room for it.
+    /// Keeps a part for the next attempt of a flight in place of an earlier part. Deletes it if the spool or the quotas
+    /// of its principal have no room.
     private static func keepPart(_ part: KeptPart, for flight: Handle<Flight>, in records: inout Records) {
         deletePartFile(removeKeptPart(of: flight, in: &records), in: &records)
         guard
@@ -147,9 +148,7 @@ enum Parts {
     private static func storeKeptPart(_ part: KeptPart, _ keys: PartKeys?, in records: inout Records) {
         guard let keys, mayPersistPart(bytes: part.keptBodyBytes, in: &records),
             let description = partDescription(of: part)
-        else {
-            return deletePartFile(part, in: &records)
-        }
+        else { return deletePartFile(part, in: &records) }
         if !part.isDescriptionStored || part.fileAudience != .knownToNoSession {
             storePartDescription(part.spoolFile, keys, description, in: &records)
         }
@@ -158,7 +157,7 @@ enum Parts {
         records.ledger.parts.storedParts += 1
     }
 
-    /// - Parameter keys: the second of them is dropped unless tag and length identify the body at another URL.
+    /// - Parameter keys: all keys but the first are dropped unless tag and length identify the body at another URL.
     private static func storePartDescription(
         _ file: String, _ keys: PartKeys, _ part: PartDescription, in records: inout Records
     ) {
@@ -192,34 +191,30 @@ enum Parts {
         else {
             return
         }
-        // A worker that reports more of them than it may costs nothing.
+        // Checkpoints that a worker reports too soon are ignored, so they cost nothing.
         let checkpoint = checkpoint.flatMap {
-            // No sum: the head of a part may name any number.
+            // The head of a part may name any number, so a sum could overflow.
             $0.byteCount - part.lastCheckpointBytes >= records.limits.minimumCheckpointDistanceBytes ? $0 : nil
         }
-        guard
-            part.isResumable,
-            !part.isDescriptionStored || checkpoint != nil
-                || part.fileAudience != .knownToNoSession && !part.isDescriptionStoredAsKnown,
-            mayPersistPart(bytes: lease.receivedBytes, in: &records),
-            !records.isReadingBodyFromNode(flight),
+        let isKnownToClient = part.fileAudience != .knownToNoSession
+        guard part.isResumable,
+            !part.isDescriptionStored || checkpoint != nil || isKnownToClient && !part.isDescriptionStoredAsKnown,
+            mayPersistPart(bytes: lease.receivedBytes, in: &records), !records.isReadingBodyFromNode(flight),
             let keys = partKeys(of: flight, chargedTo: lease.principal, in: &records),
             let body = ResumeRule().partialBody(
                 keptBytes: Int64(lease.receivedBytes), status: 200, response: part.responseFields,
-                of: records.flights[flight].request,
-                now: records.calendarSeconds),
+                of: records.flights[flight].request, now: records.calendarSeconds),
             let validator = body.validator.ifRange
         else { return }
         let description = PartDescription(
             validator: validator, totalBytes: body.totalBytes.map { Int($0) }, httpFields: part.responseFields.bytes,
-            generation: part.generation, checkpoint: checkpoint, isKnownToClient: part.fileAudience != .knownToNoSession
-        )
+            generation: part.generation, checkpoint: checkpoint, isKnownToClient: isKnownToClient)
         storePartDescription(part.file, keys, description, in: &records)
         records.workers.partDescriptionStored(attempt, checkpoint: checkpoint?.byteCount, at: worker)
     }
 
-    /// Keys of the part of a flight; nil if it may not outlive the flight. A request with a jar sends cookies that the key
-    /// does not contain.
+    /// Keys of the part of a flight; nil if it may not outlive the flight. A request with a jar sends cookies that the
+    /// key does not contain.
     ///
     /// - Parameter principal: the one that the part is charged to.
     static func partKeys(
@@ -227,8 +222,8 @@ enum Parts {
     ) -> PartKeys? {
         guard records.shellFeatures.isKeepingParts, records.limits.maximumKeptPartBytes > 0 else { return nil }
         let record = records.flights[flight]
-        // A flight that principals share would give the part of one to another, whose response may be private. The contents
-        // of certificate files may change.
+        // A flight that principals share would pass the part of one to another, although the response may be private.
+        // The contents of certificate files may change.
         guard record.method == .get, !record.servesSingleRequest, record.jar == nil, record.cacheMode != .noStore,
             record.route.filePaths.isEmpty, record.partition != nil || records.settings[.shareBetweenUsers] != 1,
             record.url.scheme == "http" || record.url.scheme == "https",
@@ -240,9 +235,8 @@ enum Parts {
         while let parent = records.flights[extras: first].parentFlights.first { first = parent }
         // Not the key of the first URL itself, whose own response has no part of this body.
         if first != flight { texts.append("redirected\n" + Self.keyText(records.flights[first].key)) }
-        return PartKeys(
-            keyTexts: texts,
-            owner: principal == PrincipalTable.administrator ? nil : records.principals.name(of: principal))
+        let owner = principal == PrincipalTable.administrator ? nil : records.principals.name(of: principal)
+        return PartKeys(keyTexts: texts, owner: owner)
     }
 
     // A URL contains no LF.
@@ -267,13 +261,11 @@ enum Parts {
         let file = SpoolName.partFile(of: attempt, pid: Int32(clamping: records.workers[worker].workerProcessID))
         records.outbox.actions.append(.spool(.assignPart(part.spoolFile, as: file)))
         let total = part.body.totalBytes.map { Int($0) }
-        return (
-            Job.Resume(availableBytes: part.keptBodyBytes, totalBytes: total, validator: validator),
-            GrowingPart(
-                file: file, responseFields: part.responseFields, generation: part.generation,
-                fileAudience: part.fileAudience,
-                isDescriptionStored: part.isDescriptionStored)
-        )
+        let resume = Job.Resume(availableBytes: part.keptBodyBytes, totalBytes: total, validator: validator)
+        let growing = GrowingPart(
+            file: file, responseFields: part.responseFields, generation: part.generation,
+            fileAudience: part.fileAudience, isDescriptionStored: part.isDescriptionStored)
+        return (resume, growing)
     }
 
     private static func deletePartFile(_ part: KeptPart?, in records: inout Records) {

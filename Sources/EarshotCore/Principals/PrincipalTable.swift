@@ -38,7 +38,7 @@ package struct PrincipalTable {
     ///
     /// - Parameters:
     ///   - name: nil for the administrator.
-    ///   - used: principals that a session or a handler has. Called only for a sweep.
+    ///   - used: returns the principals that a session or a handler has. Called only for a sweep.
     mutating func addPrincipal(_ name: PrincipalName?, used: () -> Set<Handle<Principal>>) -> Handle<Principal> {
         guard let name else { return Self.administrator }
         if let number = handlesByName[name] { return number }

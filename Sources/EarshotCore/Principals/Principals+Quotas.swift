@@ -2,7 +2,7 @@ internal import EarshotHTTP
 internal import EarshotWire
 internal import OrderedCollections
 
-/// Quotas of principals: counting at the places where the tables change, and the ends of obstacles.
+/// Quotas of principals: counts of their use, checks before more is used, and the lanes that a freed quota unparks.
 extension Principals {
     // MARK: Transfers
 
@@ -33,8 +33,8 @@ extension Principals {
 
     // MARK: Bodies
 
-    /// Returns a failure in place of an outcome whose response exceeds a quota of the request's principal; otherwise the
-    /// outcome itself.
+    /// Returns a failure in place of an outcome whose response exceeds a quota of the request's principal; otherwise
+    /// the outcome itself.
     ///
     /// - Parameter receivers: number of terminals with the response.
     static func outcomeWithinQuota(
@@ -70,28 +70,27 @@ extension Principals {
         return isAlone
     }
 
-    // MARK: What has a bound for all together
+    // MARK: Shared amounts
 
-    /// Returns why a request may not hold a head with this many counted bytes; nil if it may.
+    /// Returns the refusal of a head with this many counted bytes; nil if a request may hold it.
     static func quotaRefusal(
         ofHead bytes: Int, of client: ClientID, by principal: Handle<Principal>, in records: inout Records
     ) -> RequestRefusal? {
         guard bytes > 0 else { return nil }
         return quotaRefusal(
             bytes, besides: records.requests.requestHeads.countedBytes(ofClient: client),
-            within: records.limits.maximumRequestHeadBytesPerClient,
-            \.headBytes, by: principal, all: records.limits.maximumTotalRequestHeadBytes, in: &records)
+            within: records.limits.maximumRequestHeadBytesPerClient, \.headBytes, by: principal,
+            all: records.limits.maximumTotalRequestHeadBytes, in: &records)
     }
 
-    /// Returns why a request may not hold a body of this length; nil if it may.
+    /// Returns the refusal of a body of this length; nil if a request may hold it.
     static func quotaRefusal(
         ofBody bytes: Int, of client: ClientID, by principal: Handle<Principal>, in records: inout Records
     ) -> RequestRefusal? {
         quotaRefusal(
             bytes, besides: records.requests.requestBodies.byteCount(of: client),
-            within: records.limits.maximumRequestBodyBytesPerClient,
-            \.bodyBytes,
-            by: principal, all: records.limits.maximumTotalRequestBodyBytes, in: &records)
+            within: records.limits.maximumRequestBodyBytesPerClient, \.bodyBytes, by: principal,
+            all: records.limits.maximumTotalRequestBodyBytes, in: &records)
     }
 
     /// - Parameters:
@@ -108,10 +107,8 @@ extension Principals {
             : RequestRefusal(code: .quotaExceeded, detail: QuotaRefusalText.requestMemoryFull)
     }
 
-    /// The error about another subscription of a client; nil if it may have one more, of its own and of those of all.
-    static func subscriptionError(
-        of client: Handle<ClientSession>, in records: inout Records
-    ) -> ErrorReply? {
+    /// Returns the error for another subscription of a client; nil if neither its own bound nor the quota is reached.
+    static func subscriptionError(of client: Handle<ClientSession>, in records: inout Records) -> ErrorReply? {
         guard records.handlers.subscriptionCount(of: client) < records.limits.maximumSubscriptionsPerClient else {
             return ErrorReply(code: "too-many-handlers", detail: "unsubscribe from some first")
         }
@@ -120,23 +117,22 @@ extension Principals {
         return isWithinQuota ? nil : ErrorReply(code: "quota", detail: QuotaRefusalText.tooManySubscriptions)
     }
 
-    /// Counts subscriptions that a client has more. A negative number subtracts.
+    /// Counts additional subscriptions of a client. A negative number subtracts.
     static func countSubscriptions(_ change: Int, of client: Handle<ClientSession>, in records: inout Records) {
         records.quotaUse.addSharedAmount(change, of: \.subscriptions, by: records.clients[client].principal)
     }
 
     // MARK: Durable requests
 
-    /// Returns why a new durable request with this many bytes is refused; nil if it may be written. A user with requests
-    /// that are not loaded is above the quota.
+    /// Returns the refusal of a new durable request with this many bytes; nil if it may be written. A user with
+    /// requests that are not loaded is above the quota.
     static func quotaRefusal(
         ofDurable bytes: Int, of interest: Handle<Interest>, in records: inout Records
     ) -> RequestRefusal? {
         let principal = records.principal(of: interest)
-        let hasLeftover =
-            records.principals.name(of: principal).map { records.durables.loadState.unloadedRowsByUser[$0] != nil }
-            ?? false
-        guard hasLeftover || !records.hasRoomForDurableBytes(bytes, of: interest) else { return nil }
+        let name = records.principals.name(of: principal)
+        let hasUnloadedRows = name.map { records.durables.loadState.unloadedRowsByUser[$0] != nil } ?? false
+        guard hasUnloadedRows || !records.hasRoomForDurableBytes(bytes, of: interest) else { return nil }
         return principal == PrincipalTable.administrator
             ? RequestRefusal(code: .queueFull)
             : RequestRefusal(code: .quotaExceeded, detail: QuotaRefusalText.durableStorageFull)

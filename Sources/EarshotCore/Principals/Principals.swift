@@ -5,9 +5,11 @@ internal import EarshotWire
 ///
 /// The shell reports the local user of each connection. A HELLO may name another principal: that of the gateway, which
 /// proves itself with a secret of the supervisor, and that of the administrator, who needs no proof, from a session
-/// without `rights: user`. The READY of a worker names one only through the gateway. The gateway runs as the administrator's user, but its connections have no rights of
-/// that user: without a proof they open no session. A proof of the gateway names keys only. That of the HTTP door, whose
-/// connections count as such of a gateway, names local users, or nobody for the rights of a user in the administrator's name.
+/// without `rights: user`. The READY of a worker names one only through the gateway.
+///
+/// The gateway runs as the administrator's user, but its connections have no rights of that user: without a proof they
+/// open no session. A proof of the gateway names keys only. Connections of the HTTP door count as connections of a
+/// gateway. The door's proof names local users, or nobody for the rights of a user in the administrator's name.
 enum Principals {
     /// Principal and rights of a session, and the form of its bodies.
     struct Identity: Equatable {
@@ -24,7 +26,7 @@ enum Principals {
         }
     }
 
-    /// The identity that a HELLO opens a session for; nil if its client may not name this principal.
+    /// The identity for which a HELLO opens a session; nil if its client may not name this principal.
     static func identity(of hello: Hello, from client: Handle<ClientSession>, in records: inout Records) -> Identity? {
         let user = records.clients[client].user
         let isLocal = user == PrincipalTable.administrator
@@ -44,7 +46,8 @@ enum Principals {
         return Identity(addPrincipal(name, in: &records), of: hello, mustPull: false)
     }
 
-    /// The principal of a worker by its READY; nil if the worker may not name it. Only the gateway may name one, and it must.
+    /// The principal of a worker by its READY; nil if the worker may not name it. Only the gateway may name one, and it
+    /// must.
     static func principal(
         of ready: Ready, from worker: Handle<WorkerSession>, in records: inout Records
     ) -> Handle<Principal>? {
@@ -55,9 +58,9 @@ enum Principals {
         return addPrincipal(name, in: &records)
     }
 
-    private static func verifiesGatewayProof(_ proof: GatewayProof, of name: PrincipalName, in records: inout Records)
-        -> Bool
-    {
+    private static func verifiesGatewayProof(
+        _ proof: GatewayProof, of name: PrincipalName, in records: inout Records
+    ) -> Bool {
         records.shellFeatures.gatewayProof.map { proof == $0 && name.canBeNamedByGateway } ?? false
     }
 
@@ -83,20 +86,21 @@ enum Principals {
         }
     }
 
-    /// Numbers that a session, a handler, a transfer being cancelled, a worker or a pool has. O(sessions and handlers).
+    /// Principals of sessions, handlers, uses of quotas, workers and pools. O(sessions and handlers).
     static func principalsInUse(
         by clients: SessionTable, _ handlers: HandlerRegistry, _ quotas: QuotaBook, _ workers: WorkerFleet,
         _ pools: WorkerPools
     ) -> Set<Handle<Principal>> {
-        let others = handlers.principals.union(quotas.principals).union(workers.principalsWithWorkers).union(
-            pools.principalsWithPools)
+        let others = handlers.principals.union(quotas.principals)
+            .union(workers.principalsWithWorkers).union(pools.principalsWithPools)
         return clients.handles.reduce(into: others.union([PrincipalTable.administrator])) {
             $0.formUnion([clients[$1].user, clients[$1].principal])
         }
     }
 
-    /// Detail of the refusal of a message that is reserved for the administrator: a change of settings, a question about
-    /// the whole bus, or a request for which a worker would open files of the user that runs the broker. Nil for others.
+    /// Detail of the refusal of a message that is reserved for the administrator: a change of settings, a question
+    /// about the whole bus, or a request for which a worker would open files of the user that runs the broker. Nil for
+    /// others.
     static func administratorOnlyDetail(of message: ClientMessage) -> String? {
         switch message {
         case .changeSetting: return "settings are reserved for the administrator"
@@ -111,8 +115,7 @@ enum Principals {
             let isReserved = route.caFile != nil || route.clientCertificate != nil || route.clientKey != nil
             return isReserved ? "files of certificates are reserved for the administrator" : nil
         case .hello, .retry, .removeHandlers, .removeRequest, .subscribe, .unsubscribe, .setPriority, .storeCookies,
-            .acknowledge,
-            .readBody, .takeFile, .bye:
+            .acknowledge, .readBody, .takeFile, .bye:
             return nil
         }
     }
@@ -121,13 +124,13 @@ enum Principals {
 /// Sharing between users: which of their requests share a flight and a stored response.
 ///
 /// With the setting `share-between-users`, anonymous requests of all users and of the administrator have one partition,
-/// which follows the rules of a shared cache. Whether a response may be shared is known when it arrives. If it may not, it
-/// goes to the requests of one principal, and no other request joins its flight. The requests of others begin again, each
-/// in the partition of its principal.
+/// which follows the rules of a shared cache. Whether a response may be shared is known when it arrives. If it may not,
+/// it goes to the requests of one principal, and no other request joins its flight. The requests of others begin again,
+/// each in the partition of its principal.
 extension Principals {
-    /// Partition of flights and stored responses to which a request belongs: the name of its principal and a space, or nil
-    /// for requests of the administrator and for those that all principals share. Only requests of one partition share a
-    /// fetch or a response.
+    /// Partition of flights and stored responses to which a request belongs: the name of its principal and a space, or
+    /// nil for requests of the administrator and for those that all principals share. Only requests of one partition
+    /// share a fetch or a response.
     static func partition(
         of interest: Handle<Interest>, _ request: HTTPRequest, _ options: Fetch.Options, in records: inout Records
     ) -> String? {
@@ -143,7 +146,7 @@ extension Principals {
     private static func partition(
         of principal: PrincipalName?, _ request: HTTPRequest, _ options: Fetch.Options, sharing isSharing: Bool
     ) -> String? {
-        // A growing body is read before anyone can tell whether it may be shared.
+        // Clients read a growing body before its response shows whether it may be shared.
         let mayShare =
             isSharing && options.coalesces && !options.streams && request.method.canCoalesce
             && options.cacheMode != .noStore && CredentialRule.standard.isAnonymous(request)
@@ -152,7 +155,7 @@ extension Principals {
         return "\(principal) "
     }
 
-    /// Requests that a response leaves, because users may not share it.
+    /// Requests that a response must not serve, because users may not share it.
     struct UnshareableRequests {
         /// Requests of other principals than the first request's.
         var detachedInterests: [Handle<Interest>] = []

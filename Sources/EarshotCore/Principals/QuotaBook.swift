@@ -1,11 +1,11 @@
 /// Use of the bus by each principal (a user of the bus), and the quotas that bound it.
 ///
-/// The administrator has no quota, and its use is not counted, so on a bus of one user a check costs one comparison. A quota of 0 does
-/// not bound. At a quota the broker refuses with the code `quota` or another of its code; at that of transfers the queue parks the
-/// principal's lanes.
+/// The administrator has no quota, and its use is not counted, so on a bus of one user a check costs one comparison. A
+/// quota of 0 does not bound. At a quota the broker refuses, usually with the code `quota`. At the quota of transfers
+/// the queue parks the principal's lanes.
 ///
-/// *Shared amounts* have a bound for all together. A principal gets a quarter of it, and the administrator leaves the last
-/// quarter to the others.
+/// *Shared amounts* have a bound for all together. A principal gets a quarter of it, and the administrator leaves the
+/// last quarter to the others.
 package struct QuotaBook {
     /// Amounts that principals use, or may use.
     package struct ResourceAmounts: Equatable {
@@ -15,7 +15,7 @@ package struct QuotaBook {
         package var transfers = 0
         /// Bytes of bodies that are growing or not acknowledged.
         var spoolBytes = 0
-        /// Bytes of results in memory: those bodies that are there or may be, header fields and URLs.
+        /// Bytes of results in memory: bodies that are or may be there, header fields and URLs.
         var memoryBytes = 0
         /// Terminals due to all sessions.
         var terminals = 0
@@ -29,7 +29,7 @@ package struct QuotaBook {
         var subscriptions = 0
         /// Bytes of cookie jars. Shared.
         var cookieBytes = 0
-        /// Partial bodies of flights that wait. Shared.
+        /// Number of partial bodies of flights that wait. Shared.
         var waitingPartBytes = 0
 
         var isEmpty: Bool { self == ResourceAmounts() }
@@ -59,7 +59,8 @@ package struct QuotaBook {
     /// Use by principal. A principal without any has no entry.
     private(set) var usesByPrincipal: [Handle<Principal>: Use] = [:]
 
-    /// Whether users other than that of the bus may connect. Then the administrator leaves them the last part of each bound.
+    /// Whether users other than the administrator may connect. Then the administrator leaves them the last part of each
+    /// bound.
     var mayHaveOtherUsers = false
 
     /// Shared amounts of all principals together, with the administrator.
@@ -70,7 +71,7 @@ package struct QuotaBook {
     /// Use by a principal; nothing for the administrator.
     package func currentUse(by principal: Handle<Principal>) -> Use { usesByPrincipal[principal] ?? Use() }
 
-    /// Principals that use anything. Their numbers must not be reused.
+    /// Principals that use anything. Their handles must not be reused.
     var principals: Set<Handle<Principal>> { Set(usesByPrincipal.keys) }
 
     // MARK: Requests
@@ -152,8 +153,8 @@ package struct QuotaBook {
         return limits.durableBytes == 0 || bytes <= limits.durableBytes - currentUse(by: principal).durableBytes
     }
 
-    /// Whether a durable request of an earlier broker may be loaded for a principal. A first one always may, because one
-    /// above the quota would stay in the table otherwise.
+    /// Whether a durable request of an earlier broker may be loaded for a principal. A first one always may, because
+    /// one above the quota would stay in the table otherwise.
     func admitsDurableRow(_ bytes: Int, of principal: Handle<Principal>) -> Bool {
         let used = currentUse(by: principal).durableBytes
         return isUnlimited(limits.durableBytes, principal) || used == 0 || bytes <= limits.durableBytes - used
@@ -179,8 +180,8 @@ package struct QuotaBook {
         return leavesReservedPart(of: bound, using: totalUse[keyPath: kind] + amount, kind)
     }
 
-    /// Whether the administrator leaves the last part of a bound to other users, if there are any. O(principals) when all
-    /// together have more than the rest.
+    /// Whether the administrator leaves the last part of a bound to other users, if there are any. O(principals) when
+    /// all together have more than the rest.
     ///
     /// - Parameter all: use by all principals together.
     func leavesReservedPart(of bound: Int, using all: Int, _ kind: KeyPath<ResourceAmounts, Int>) -> Bool {
@@ -272,9 +273,8 @@ extension CoreLimits {
     var userQuotas: QuotaBook.Limits {
         QuotaBook.Limits(
             openRequests: maximumOpenRequestsPerUser, transfers: maximumTransfersPerUser,
-            spoolBytes: maximumSpoolBytesPerUser,
-            memoryBytes: maximumMemoryBytesPerUser, terminals: maximumDueTerminalsPerUser,
-            durableBytes: maximumDurableBytesPerUser)
+            spoolBytes: maximumSpoolBytesPerUser, memoryBytes: maximumMemoryBytesPerUser,
+            terminals: maximumDueTerminalsPerUser, durableBytes: maximumDurableBytesPerUser)
     }
 }
 

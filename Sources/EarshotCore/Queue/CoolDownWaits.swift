@@ -2,11 +2,11 @@ internal import DequeModule
 
 /// Queued interests whose waits for a cool-down are limited, by scope.
 ///
-/// A cool-down that begins, is prolonged or is probed concerns all those of its scope. They are checked in slices, one in
-/// a pass, in which the scopes and the members of each take turns. So the event itself takes O(1). A member may be checked
-/// once more than needed.
+/// A cool-down that begins, is prolonged or is probed concerns all waiters of its scope. They are checked in slices,
+/// one per pass, in which the scopes and the members of each take turns. So the event itself takes O(1). A member may
+/// be checked once more than needed.
 struct CoolDownWaits {
-    /// Members of one scope.
+    /// Waiters of one scope, its *members*.
     private struct ScopeWaiters {
         var chain = LinkedList<Interest>()
         /// Number of members to check, from the first one on. Too high after some of them have left.
@@ -48,7 +48,7 @@ struct CoolDownWaits {
         if waitersByScope.values[index].chain.isEmpty { waitersByScope.remove(at: index) }
     }
 
-    /// Has all members of a scope checked.
+    /// Schedules checks of all members of a scope.
     mutating func scheduleChecks(of scope: Handle<OriginScope>, since: MonotonicTime) {
         guard let index = waitersByScope.index(forKey: scope) else { return }
         if waitersByScope.values[index].uncheckedCount == 0 { pendingScopes.append(scope) }

@@ -16,8 +16,8 @@ extension FairQueue {
         checkParkings(check)
         check(
             principalQueueHandles.count == principalQueues.count && rootQueueHandles.count == rootQueues.count
-                && laneHandles.count == lanes.count
-                && handlerQueueHandles.count == handlerQueues.count, "12: a key of the queue has no record")
+                && laneHandles.count == lanes.count && handlerQueueHandles.count == handlerQueues.count,
+            "12: a key of the queue has no record")
         return faults
     }
 
@@ -68,10 +68,8 @@ extension FairQueue {
         for leaf in handlerQueues.indices { counts[handlerQueues[leaf].key.lane, default: 0] += 1 }
         for lane in lanes.indices {
             let record = lanes[lane]
-            let (usual, replacements) = (
-                handlerQueueChains.members(of: record.rotatingHandlerQueues),
-                handlerQueueChains.members(of: record.freshReplacementQueues)
-            )
+            let usual = handlerQueueChains.members(of: record.rotatingHandlerQueues)
+            let replacements = handlerQueueChains.members(of: record.freshReplacementQueues)
             check(
                 usual.allSatisfy { handlerQueues[$0].key.lane == lane && !handlerQueues[$0].isFreshReplacement }
                     && replacements.allSatisfy {
@@ -152,7 +150,8 @@ extension FairQueue {
 
     private func checkTurns(_ check: Check) {
         for pool in turnsByPool.handles {
-            var (tags, highTags): ([Handle<PrincipalQueue>: UInt64], [Handle<PrincipalQueue>: UInt64]) = ([:], [:])
+            var tags: [Handle<PrincipalQueue>: UInt64] = [:]
+            var highTags: [Handle<PrincipalQueue>: UInt64] = [:]
             for line in principalQueues.indices where principalQueues[line].key.pool == pool {
                 if principalQueues[line].rotatingRootCount > 0 { tags[line] = principalQueues[line].lastTurnSerial }
                 if !principalQueues[line].rootRotationsByClass[.high].isEmpty {

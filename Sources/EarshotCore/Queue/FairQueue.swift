@@ -4,13 +4,14 @@ package import EarshotWire
 /// over the lanes of a root, and over the handlers of a lane. A handler's interests are served first in, first out. An
 /// *interest* is the part of one request in a flight, and a *root* the first segment of handler names.
 ///
-/// A *line* holds the interests of one principal in one pool. It exists while it has an interest, and is in the order
-/// of turns while one of its lanes is in the rotation. So however many urgent requests one principal makes, another's
-/// first request waits for one turn of each principal.
+/// A *line* (`PrincipalQueue`) holds the interests of one principal in one pool. It exists while it has an interest,
+/// and is in the order of turns while one of its lanes is in the rotation. So however many urgent requests one
+/// principal makes, another's first request waits for one turn of each principal.
 ///
-/// A handler is *fresh* if its latest request replaced all those that waited. Fresh handlers precede the others of their lane in
-/// three of four turns, the newest first. So a scrolling list first gets its visible rows, and the oldest rows, which
-/// are likely to be replaced next, wait.
+/// A *leaf* (`HandlerQueue`) holds the interests of one handler in one lane. A handler is *fresh* if its latest request
+/// replaced all those that waited. Fresh handlers precede the others of their lane in three of four turns, the newest
+/// first. So a scrolling list first gets its visible rows, and the oldest rows, which are likely to be replaced next,
+/// wait.
 ///
 /// A *lane* holds the interests of one client at one origin, with one set of credentials, under one root. Obstacles are
 /// a full window of the client, the principal's quota of transfers, and an origin that is full or cools down. A lane
@@ -74,6 +75,7 @@ package struct FairQueue {
         var isInLineRotation = false
     }
 
+    /// Queue of one handler in one lane.
     struct HandlerQueue {
         var key: HandlerQueueKey
         var interests = LinkedList<Interest>()
@@ -83,7 +85,7 @@ package struct FairQueue {
     /// Queue of one principal in one pool.
     struct PrincipalQueue {
         let key: PrincipalQueueKey
-        /// Serial number of its last turn, or of its beginning: its place in the order of turns.
+        /// Serial number of its last turn, or of its creation. The line with the lowest one has the next turn.
         var lastTurnSerial: UInt64
         var rootRotationsByClass = PriorityClassTable(repeating: LinkedList<RootQueue>())
         var classSchedule = ClassSchedule()
@@ -172,24 +174,24 @@ package struct FairQueue {
     ///   - isReplacement: whether it replaced all pending requests of its handler.
     ///   - limitsCoolDownWait: whether its wait for a cool-down is limited.
     mutating func push(
-        _ interest: Handle<Interest>, at place: QueueKey, isFirst: Bool = false, isReplacement: Bool = false,
+        _ interest: Handle<Interest>, at key: QueueKey, isFirst: Bool = false, isReplacement: Bool = false,
         limitsCoolDownWait: Bool = false
     ) {
         handlerQueueOfInterest.extendIfNeeded(to: interest, filler: OptionalHandle(wrappedValue: nil))
-        precondition(self.handlerQueue(of: interest) == nil, "interest \(interest) is queued twice")
-        turnsByPool.extendIfNeeded(to: place.pool, filler: PoolTurns())
-        let leaf = findOrInsertHandlerQueue(for: place)
+        precondition(handlerQueue(of: interest) == nil, "interest \(interest) is queued twice")
+        turnsByPool.extendIfNeeded(to: key.pool, filler: PoolTurns())
+        let leaf = findOrInsertHandlerQueue(for: key)
         handlerQueueOfInterest[interest].wrappedValue = leaf
         if isReplacement { prioritizeReplacement(leaf) }
-        if limitsCoolDownWait { coolDownWaits.addWaiter(interest, of: place.scope) }
+        if limitsCoolDownWait { coolDownWaits.addWaiter(interest, of: key.scope) }
         if isFirst {
             interestChains.prepend(interest, to: &handlerQueues[leaf].interests)
         } else {
             interestChains.append(interest, to: &handlerQueues[leaf].interests)
         }
         count += 1
-        turnsByPool[place.pool].queuedInterestCount += 1
-        principalQueues[principalQueue(of: handlerQueues[leaf].key.lane)].interestCounts[place.priority] += 1
+        turnsByPool[key.pool].queuedInterestCount += 1
+        principalQueues[principalQueue(of: handlerQueues[leaf].key.lane)].interestCounts[key.priority] += 1
     }
 
     /// Removes an interest; no effect if it is not queued.
@@ -228,7 +230,7 @@ package struct FairQueue {
                 (!onlyHighPriority || priority == .high)
                     && !principalQueues[line].rootRotationsByClass[priority].isEmpty
             }
-            // Without any class left the line has left the order.
+            // A line without a class that has work has left the order of turns.
             while let priority = principalQueues[line].classSchedule.nextClass(where: hasWork) {
                 guard let interest = nextInterest(of: line, priority, startBlocker) else { continue }
                 principalQueues[line].classSchedule.chargeTurn(to: priority)
@@ -287,14 +289,14 @@ package struct FairQueue {
     /// Returns the next interest of a line in one class; nil if all its lanes are parked.
     private mutating func nextInterest(
         of line: Handle<PrincipalQueue>, _ priority: PriorityClass,
-        _ obstacle: (Handle<Principal>, Handle<ClientSession>?, Handle<OriginScope>, PriorityClass) -> StartBlocker
+        _ startBlocker: (Handle<Principal>, Handle<ClientSession>?, Handle<OriginScope>, PriorityClass) -> StartBlocker
     ) -> Handle<Interest>? {
         let (pool, principal) = (principalQueues[line].key.pool, principalQueues[line].key.principal)
         while let root = principalQueues[line].rootRotationsByClass[priority].first {
             rootQueueChains.rotate(&principalQueues[line].rootRotationsByClass[priority])
             while let lane = rootQueues[root].lanes.first {
                 let key = lanes[lane].key
-                switch obstacle(principal, key.client, key.scope, priority) {
+                switch startBlocker(principal, key.client, key.scope, priority) {
                 case .none:
                     if lanes[lane].isUnparkedWithoutTurn { lanes[lane].enter(.rotating(after: nil)) }
                     laneChains.rotate(&rootQueues[root].lanes)
@@ -392,18 +394,18 @@ package struct FairQueue {
         principalQueueHandles.findRecord(withHash: key.hash) { principalQueues[$0].key == key }
     }
 
-    private mutating func findOrInsertHandlerQueue(for place: QueueKey) -> Handle<HandlerQueue> {
-        let lineKey = PrincipalQueueKey(pool: place.pool, principal: place.principal)
+    private mutating func findOrInsertHandlerQueue(for key: QueueKey) -> Handle<HandlerQueue> {
+        let lineKey = PrincipalQueueKey(pool: key.pool, principal: key.principal)
         let line = principalQueueHandle(lineKey) ?? insertPrincipalQueue(lineKey)
-        let rootKey = RootQueueKey(principalQueue: line, priority: place.priority, root: place.root)
+        let rootKey = RootQueueKey(principalQueue: line, priority: key.priority, root: key.root)
         let root =
             rootQueueHandles.findRecord(withHash: rootKey.hash) { rootQueues[$0].key == rootKey }
             ?? insertRootQueue(rootKey)
-        let laneKey = QueueLane.Key(rootQueue: root, client: place.client, origin: place.origin, scope: place.scope)
+        let laneKey = QueueLane.Key(rootQueue: root, client: key.client, origin: key.origin, scope: key.scope)
         let lane =
             laneHandles.findRecord(withHash: laneKey.hash) { lanes[$0].key == laneKey }
-            ?? insertLane(laneKey, place.priority)
-        let leafKey = HandlerQueueKey(lane: lane, handler: place.handler)
+            ?? insertLane(laneKey, key.priority)
+        let leafKey = HandlerQueueKey(lane: lane, handler: key.handler)
         let hash = leafKey.hash
         if let leaf = handlerQueueHandles.findRecord(withHash: hash, { handlerQueues[$0].key == leafKey }) {
             return leaf

@@ -56,9 +56,7 @@ struct ParkingTable {
     ///   - links: table with the links of all lanes.
     mutating func parkLane(
         _ lane: Handle<QueueLane>, of line: Handle<FairQueue.PrincipalQueue>, _ priority: PriorityClass,
-        at resource: Resource,
-        isNext: Bool,
-        links: inout LinkedLists<QueueLane>
+        at resource: Resource, isNext: Bool, links: inout LinkedLists<QueueLane>
     ) {
         let parking = parkingHandle(of: resource) ?? insertParking(resource)
         let key = GroupKey(parking: parking, principalQueue: line, priority: priority)
@@ -75,8 +73,7 @@ struct ParkingTable {
     /// Removes a lane, which must be parked at the resource.
     mutating func unparkLane(
         _ lane: Handle<QueueLane>, of line: Handle<FairQueue.PrincipalQueue>, _ priority: PriorityClass,
-        at resource: Resource,
-        links: inout LinkedLists<QueueLane>
+        at resource: Resource, links: inout LinkedLists<QueueLane>
     ) {
         guard let parking = parkingHandle(of: resource),
             let group = groupHandle(GroupKey(parking: parking, principalQueue: line, priority: priority))
@@ -86,7 +83,7 @@ struct ParkingTable {
 
     /// Removes and returns the next lane of one class; nil if none is parked there.
     ///
-    /// - Parameter parking: the resource, which ends with its last lane.
+    /// - Parameter parking: record of the resource, which is freed with its last lane.
     mutating func popNextLane(
         at parking: Handle<ResourceParking>, _ priority: PriorityClass, links: inout LinkedLists<QueueLane>
     ) -> Handle<QueueLane>? {
@@ -98,7 +95,7 @@ struct ParkingTable {
         return lane
     }
 
-    /// Parking of a resource; nil if no lane is parked there.
+    /// Returns the record of a resource; nil if no lane is parked there.
     func parkingHandle(of resource: Resource) -> Handle<ResourceParking>? {
         isEmpty ? nil : parkingHandles.findRecord(withHash: resource.hash) { parkings[$0].key == resource }
     }

@@ -39,7 +39,7 @@ struct PrincipalTurnHeap {
         siftUp(from: gap)
     }
 
-    /// Gives a line a later turn; no effect if it is not in the order. O(log lines).
+    /// Raises the tag of a line, so that its turn is later; no effect if it is not in the order. O(log lines).
     mutating func increaseTag(of line: Handle<FairQueue.PrincipalQueue>, to: UInt64) {
         guard let position = heapIndex(of: line) else { return }
         turns[position].lastTurnSerial = to
@@ -51,7 +51,7 @@ struct PrincipalTurnHeap {
         heapIndexByLine.contains(line) ? heapIndexByLine[line] : nil
     }
 
-    /// Moves a turn up to its place below an earlier one.
+    /// Moves a turn up to its position below an earlier one.
     private mutating func siftUp(from start: Int) {
         var child = start
         while child > 0 {
@@ -64,7 +64,7 @@ struct PrincipalTurnHeap {
         recordPosition(at: child)
     }
 
-    /// Moves a turn down to its place above later ones.
+    /// Moves a turn down to its position above later ones.
     private mutating func siftDown(from start: Int) {
         var parent = start
         while 2 * parent + 1 < turns.count {

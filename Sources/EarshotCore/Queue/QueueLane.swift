@@ -15,8 +15,7 @@ struct QueueLane {
         }
     }
 
-    /// Resource that a parked lane waits for: room of a client, a principal or an origin, or the end of a
-    /// cool-down.
+    /// Resource that a parked lane waits for: room of a client, a principal or an origin, or the end of a cool-down.
     enum AwaitedResource: Equatable {
         /// Separate for each pool, because only that pool's dispatch visits the returning lane.
         case clientWindow(Handle<ClientSession>?, pool: Handle<WorkerPool>)

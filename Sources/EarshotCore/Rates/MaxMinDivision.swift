@@ -10,7 +10,7 @@ struct MaxMinDivision {
     struct ShareMember {
         /// Numbers of its groups, each once.
         let groupNumbers: [Int]
-        /// Largest useful share; nil for any.
+        /// Largest share that the member can use; nil if it can use any share.
         let maximumUsefulShare: Int?
     }
 

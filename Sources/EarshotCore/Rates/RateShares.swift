@@ -50,7 +50,8 @@ struct RateShares {
         /// Bytes per second that the member can use; nil for any number.
         var demandBytesPerSecond: Int?
 
-        /// Measures the demand, if the latest sample is old enough. A younger member has any demand.
+        /// Measures the demand, if the latest sample is old enough. Until its first sample, a member has an unlimited
+        /// demand.
         mutating func updateDemand(_ receivedBytes: Int, now: MonotonicTime) {
             let elapsed = now.milliseconds(since: sampledAt)
             guard elapsed >= RateShares.sampleIntervalMilliseconds else { return }
@@ -64,7 +65,7 @@ struct RateShares {
         }
     }
 
-    /// Time from a start or an end to the division: many changes are divided at once.
+    /// Time from a start or an end to the division, so that one division serves many changes.
     static let delayedDivisionMilliseconds = 50
     /// Time between two divisions without a change.
     static let divisionIntervalMilliseconds = 500
@@ -164,8 +165,8 @@ struct RateShares {
         return changes
     }
 
-    /// Returns max-min fair shares, each at least 1, in the order of the members. Members with a demand get more only
-    /// of limits that the others leave.
+    /// Returns max-min fair shares, each at least 1, in the order of the members. A member gets more than its demand
+    /// only if the others cannot use the rest of its limits.
     static func maxMinShares(of members: [(limits: [GroupLimit], demand: Int?)]) -> [Int] {
         var numbers: [LimitGroup: Int] = [:]
         var rates: [Int] = []
@@ -193,7 +194,8 @@ struct RateShares {
 
     // MARK: Checks
 
-    /// A sentence for each violation, which begins with the number of the invariant in ARCHITECTURE.md. O(records).
+    /// Returns a sentence for each violation, which begins with the number of the invariant in ARCHITECTURE.md.
+    /// O(records).
     func checkInvariants() -> [String] {
         var faults: [String] = []
         var counted: [LimitGroup: Int] = [:]

@@ -55,7 +55,7 @@ enum Rates {
             || limits.originRules.rules.values.contains { $0.maximumBytesPerSecond ?? 0 > 0 }
     }
 
-    /// All running attempts of child workers, in a reproducible order. O(leases).
+    /// Returns all running attempts of child workers, in a reproducible order. O(leases).
     private static func limitedAttempts(in records: inout Records) -> [RateShares.LimitedAttempt] {
         var members: [RateShares.LimitedAttempt] = []
         for worker in records.workers.indices where !records.workers[worker].isUserProvided {
@@ -75,10 +75,10 @@ enum Rates {
         return members
     }
 
-    /// Limits of the bus and of an origin.
-    private static func busAndOriginLimits(at origin: Handle<OriginEntry>, in records: inout Records) -> [RateShares
-        .GroupLimit]
-    {
+    /// Returns the limits of the bus and of an origin.
+    private static func busAndOriginLimits(
+        at origin: Handle<OriginEntry>, in records: inout Records
+    ) -> [RateShares.GroupLimit] {
         var limits: [RateShares.GroupLimit] = []
         if records.limits.maximumBytesPerSecond > 0 {
             limits.append(.init(group: .allAttempts, bytesPerSecond: records.limits.maximumBytesPerSecond))
@@ -88,23 +88,21 @@ enum Rates {
         return limits
     }
 
-    /// Limit of the handlers of a running attempt; nil without one. A request that joins can raise or lift it for good,
-    /// and cannot slow an attempt without one.
+    /// Returns the limit of the handlers of a running attempt; nil without one. A request that joins can raise the
+    /// limit or lift it for good, but cannot slow an attempt without one.
     private static func handlerLimit(
         of flight: Handle<Flight>, runningAttempt attempt: AttemptID, in records: inout Records
-    )
-        -> RateShares.GroupLimit?
-    {
+    ) -> RateShares.GroupLimit? {
         guard records.rateShares.hasHandlerLimit(attempt) else { return nil }
         // The cancellation of a flight without requests may be deferred, and another request may join it.
         return records.flights.isAwaitedByRequest(flight)
             ? largestHandlerLimit(of: flight, in: &records) : records.rateShares.handlerLimit(of: attempt)
     }
 
-    /// Largest limit of the handlers with a request for the flight; nil if one has no limit.
-    private static func largestHandlerLimit(of flight: Handle<Flight>, in records: inout Records) -> RateShares
-        .GroupLimit?
-    {
+    /// Returns the largest limit of the handlers with a request for the flight; nil if one has no limit.
+    private static func largestHandlerLimit(
+        of flight: Handle<Flight>, in records: inout Records
+    ) -> RateShares.GroupLimit? {
         guard !records.flights[flight].isRevalidation else { return nil }
         var largest: RateShares.GroupLimit?
         var isUnlimited = false

@@ -3,26 +3,33 @@ package import EarshotWire
 
 /// Stake of one request in a flight, and later the delivery state of its terminal.
 ///
-/// Numbers are those of records in the core's slabs.
+/// Its handles refer to records in the core's slabs.
 package struct Interest: Generational {
     /// State machine:
     ///
     /// ```
-    /// open → delivering, held                    (the flight ended; held without a live subscriber)
-    /// held → delivering                          (a subscriber came, or its time is over)
+    /// open → delivering              (the flight ended)
+    /// open → awaitingListener        (the flight ended, and no live client is subscribed)
+    /// awaitingListener → delivering  (a client subscribed, or the grace period is over)
     /// ```
     ///
     /// A durable request:
     ///
     /// ```
-    /// open → entering, resting                   (accepted; restored with its outcome)
-    /// entering → open, recording, resting        (on disk; refused; the failure was not deleted)
-    /// open → recording → delivering, held, resting
-    /// resting → recording → delivering, entering (its outcome was read; RETRY)
-    /// delivering → recording, resting            (no client acknowledged)
+    /// open → awaitingDurableAcceptance                                 (received)
+    /// open → outcomeOnlyOnDisk                                         (restored with its outcome)
+    /// open → writingOutcome                                            (the flight ended)
+    /// awaitingDurableAcceptance → open                                 (on disk)
+    /// awaitingDurableAcceptance → writingOutcome                       (refused)
+    /// awaitingDurableAcceptance → outcomeOnlyOnDisk                    (the failure was not deleted)
+    /// writingOutcome → delivering, awaitingListener, outcomeOnlyOnDisk (the write has ended)
+    /// outcomeOnlyOnDisk → writingOutcome → delivering                  (its outcome was read)
+    /// outcomeOnlyOnDisk → writingOutcome → awaitingDurableAcceptance   (RETRY)
+    /// delivering → writingOutcome, outcomeOnlyOnDisk                   (no client acknowledged)
     /// ```
     ///
-    /// A removed or orphaned request becomes `delivering` in any phase. A record is freed when its last delivery is settled.
+    /// A removed or orphaned request becomes `delivering` in any phase. A record is freed when its last delivery has
+    /// ended.
     package enum Phase: UInt8, CaseIterable {
         /// Waits for the outcome of its flight.
         case open
@@ -66,7 +73,7 @@ package struct Interest: Generational {
         /// chunks.
         private static let streamingProgressMilliseconds = 100
 
-        /// Extras of a request whose options have their defaults.
+        /// Creates the options of a request that has the default of each.
         init() {
             isStreaming = false
             demandedBodyForm = .auto
@@ -85,8 +92,7 @@ package struct Interest: Generational {
             guard
                 options.expectedSHA256 != nil || options.maxBytes != nil
                     || options.handlerBytesPerSecond != nil || options.progressIntervalMilliseconds != nil
-                    || options.streams
-                    || options.delivery != .auto || options.coolDownWaitMilliseconds != nil
+                    || options.streams || options.delivery != .auto || options.coolDownWaitMilliseconds != nil
             else { return nil }
             expectedDigest = options.expectedSHA256
             maximumBodyBytes = options.maxBytes
@@ -107,8 +113,8 @@ package struct Interest: Generational {
     /// Distinguishes this record from earlier ones in the same place, and the request from itself before a RETRY.
     var generation: UInt64
     package let handler: Handle<HandlerEntry>
-    /// Client that owns the request; nil if the request belongs to its handler, or if the owner's own delivery is
-    /// settled.
+    /// Client that owns the request; nil if the request belongs to its handler, or if the owner's own delivery has
+    /// ended.
     @OptionalHandle package var owner: Handle<ClientSession>?
     @OptionalHandle var flight: Handle<Flight>? = nil
     @OptionalHandle package var outcome: Handle<Outcome>? = nil
@@ -120,7 +126,7 @@ package struct Interest: Generational {
     let usesWarmDelivery: Bool
     /// Whether it replaced all earlier requests of its handler.
     let isReplacement: Bool
-    /// Whether it ends with the attempt that it waits for, also if others try again.
+    /// Whether it ends with the attempt that it waits for, even if other requests of the flight try again.
     let endsAfterOneAttempt: Bool
     /// Whether it joined a flight that another request began.
     var joinedExistingFlight = false

@@ -8,7 +8,7 @@ package import EarshotWire
 extension Records {
     // MARK: Requests
 
-    /// The request with this ID while the ID is taken.
+    /// The request that holds this ID; nil if the ID is free.
     @inline(__always)
     package func interestHoldingID(_ request: RequestID, of handler: Handle<HandlerEntry>) -> Handle<Interest>? {
         requests.interestHoldingID(request, of: handler, RequestBook.requestIDHash(request, of: handler))
@@ -175,8 +175,7 @@ extension Records {
     /// quarter of the store to other users, if there are any.
     @inline(__always)
     func hasRoomForDurableBytes(_ bytes: Int, of interest: Handle<Interest>) -> Bool {
-        quotaUse.hasRoomForDurableBytes(
-            bytes, of: principal(of: interest), within: settings[.durableSize] ?? 0)
+        quotaUse.hasRoomForDurableBytes(bytes, of: principal(of: interest), within: settings[.durableSize] ?? 0)
     }
 
     @inline(__always)

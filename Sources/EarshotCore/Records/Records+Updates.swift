@@ -1,15 +1,16 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Updates that keep several tables in accordance: sending, and the release of outcomes, bodies and files.
+/// Updates that keep several tables consistent: sending, and the release of outcomes, bodies and files.
 extension Records {
     // MARK: Messages
 
     /// Sends a message, unless the client is away. State that it must learn of waits as terminals.
     ///
-    /// - Parameter handle: number of the message that it answers; 0 for none.
-    mutating func sendMessage(_ message: BrokerMessage, to client: Handle<ClientSession>, answering number: UInt64 = 0)
-    {
+    /// - Parameter number: number of the message that it answers; 0 for none.
+    mutating func sendMessage(
+        _ message: BrokerMessage, to client: Handle<ClientSession>, answering number: UInt64 = 0
+    ) {
         guard !clients[client].isAway else { return }
         let id = clients[client].id
         outbox.appendAction(
@@ -102,7 +103,7 @@ extension Records {
 
     /// Charges the held outcome of a request to its principal.
     ///
-    /// - Parameter sign: -1 to end that.
+    /// - Parameter sign: -1 to end the charge.
     mutating func chargeHeldOutcome(_ interest: Handle<Interest>, sign: Int = 1) {
         let (weight, principal) = (byteWeightOfHeldOutcome(of: interest), principal(of: interest))
         quotaUse.addSpoolBytes(sign * weight.bodyBytes, of: principal)

@@ -3,7 +3,7 @@ internal import EarshotWire
 internal import HeapModule
 internal import OrderedCollections
 
-/// All tables of the core in one value. Mechanisms receive it, change the tables, and return what follows.
+/// All tables of the core in one value. Mechanisms receive it, change the tables, and return the next steps.
 ///
 /// Records contain data, look-ups and small updates of several tables. They decide nothing, so none of their functions
 /// returns a decision or receives the time.
@@ -15,7 +15,7 @@ package struct Records {
     var maximumRequestsWhileMemoryIsShort = Int.max
     /// Limits that LIMITS announces to workers, and the identity of this broker.
     var workerLimits: WorkerLimits
-    /// Facilities of the shell.
+    /// Features of the shell.
     var shellFeatures: ShellFeatures
     /// Source of jitter, and of names in the cache.
     var randomGenerator: SplitMix64Generator
@@ -24,7 +24,7 @@ package struct Records {
     /// Seconds since 1970.
     package var calendarSeconds: Int64 = 0
     package var ledger = Ledger()
-    /// Time of the latest event that brought one.
+    /// Time of the latest event that carried a time.
     var latestEventTime = MonotonicTime(nanoseconds: .min)
     /// Latest serial of a session, a request or a timer.
     private var lastSerial: UInt64 = 0
@@ -100,7 +100,7 @@ package struct Records {
     }
 }
 
-/// Timers, and the subjects that they still have.
+/// Timers, and the check whether one is stale.
 extension Records {
     /// Sets a timer. Stale timers are removed when timers outnumber their possible subjects by far, so the heap stays
     /// bounded.
@@ -139,10 +139,8 @@ extension Records {
         case .heartbeatCheck(let id): workers.handle(of: id) != nil
         case .rateDivision(let due): rateShares.nextDivisionAt == due
         case .suspectWaitEnd(let name, let deaths):
-            flights.handle(of: name).map {
-                flights[$0].isSuspectedOfWorkerDeath && flights[extras: $0].workerDeaths == deaths
-            }
-                ?? false
+            flights.handle(of: name)
+                .map { flights[$0].isSuspectedOfWorkerDeath && flights[extras: $0].workerDeaths == deaths } ?? false
         }
     }
 

@@ -1,6 +1,7 @@
 internal import EarshotWire
 
-/// Requests: their records, the IDs that are taken, the requests of each owner, and the heads and bodies that they hold.
+/// Requests: their records, the IDs that are taken, the requests of each owner, and the heads and bodies that they
+/// hold.
 ///
 /// Handlers, flights and clients are known by handle alone. `Interest` documents the phases of a request.
 package struct RequestBook {
@@ -60,12 +61,13 @@ package struct RequestBook {
             UInt64(truncatingIfNeeded: request.description.hashValue), UInt64(UInt32(bitPattern: handler.recordNumber)))
     }
 
-    /// The request with this ID while the ID is taken.
+    /// The request that holds this ID; nil if the ID is free.
     ///
     /// - Parameter hash: `requestIDHash(_:of:)` of the ID.
     @inline(__always)
-    func interestHoldingID(_ request: RequestID, of handler: Handle<HandlerEntry>, _ hash: UInt32) -> Handle<Interest>?
-    {
+    func interestHoldingID(
+        _ request: RequestID, of handler: Handle<HandlerEntry>, _ hash: UInt32
+    ) -> Handle<Interest>? {
         interestsByRequestName.findRecord(withHash: hash) {
             interests[$0].handler == handler && interests[$0].request == request
         }
@@ -95,12 +97,12 @@ package struct RequestBook {
         interests.destroy(interest)
     }
 
-    /// Gives extras to a request that has none.
+    /// Adds rare options to a request that has none.
     mutating func setRareOptions(of interest: Handle<Interest>, _ value: Interest.RareOptions) {
         interests[interest].rareOptions = rareOptions.insert(value)
     }
 
-    /// Changes the extras of a request, which are added if needed.
+    /// Changes the rare options of a request, which are added if needed.
     mutating func updateRareOptions(of interest: Handle<Interest>, _ change: (inout Interest.RareOptions) -> Void) {
         let number = interests[interest].rareOptions ?? rareOptions.insert(Interest.RareOptions())
         interests[interest].rareOptions = number
@@ -141,14 +143,14 @@ extension RequestBook {
         for number in listed {
             let (request, handler) = (interests[number].request, interests[number].handler)
             check(
-                self.interestHoldingID(request, of: handler, Self.requestIDHash(request, of: handler)) == number,
+                interestHoldingID(request, of: handler, Self.requestIDHash(request, of: handler)) == number,
                 "1: the ID of request \(number) names another one")
         }
-        let owners = indices.compactMap { interests[$0].rareOptions }
+        let options = indices.compactMap { interests[$0].rareOptions }
         check(
-            Set(owners).count == owners.count && owners.count == rareOptions.count
-                && owners.allSatisfy(rareOptions.contains),
-            "12: \(owners.count) requests have extras, \(rareOptions.count) are kept")
+            Set(options).count == options.count && options.count == rareOptions.count
+                && options.allSatisfy(rareOptions.contains),
+            "12: \(options.count) requests have extras, \(rareOptions.count) are kept")
         return faults
     }
 }

@@ -3,8 +3,8 @@ internal import EarshotWire
 
 /// Long heads of requests that have not ended, counted against three bounds: in total, per client, and per principal.
 ///
-/// A flight holds the head of the request that began it. A request that joined it with other fields holds its own, and so
-/// does a durable request until it is on disk.
+/// A flight holds the head of the request that began it. A request that joined it with other fields holds its own, and
+/// so does a durable request until it is on disk.
 struct RequestHeads: Equatable {
     /// Holder of a head.
     enum HeadHolder: Hashable {
@@ -51,7 +51,7 @@ struct RequestHeads: Equatable {
     /// The head of a holder; nil if it is not counted.
     subscript(_ holder: HeadHolder) -> CountedHead? { headsByHolder[holder] }
 
-    /// Adds a head, which is longer than `uncountedBytesPerHead`.
+    /// Adds a counted head.
     mutating func addHead(_ entry: CountedHead, for holder: HeadHolder) {
         headsByHolder[holder] = entry
         totalCountedBytes += entry.byteCount

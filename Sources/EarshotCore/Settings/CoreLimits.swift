@@ -1,6 +1,6 @@
 /// Bounds and times of the core, with the reason for each default.
 public struct CoreLimits: Equatable, Sendable {
-    /// Whether new requests are accepted; not before a planned end of the bus.
+    /// Whether new requests are accepted. An administrator closes admission before a planned end of the bus.
     public var acceptsNewRequests = true
     /// Maximum open requests of all clients. The design target is one million; twice that is a runaway program.
     public var maximumOpenRequests = 2_000_000
@@ -12,7 +12,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var maximumOpenRequestsPerUser = 500_000
     /// Maximum transfers of one user. The settings make it a quarter of all slots.
     public var maximumTransfersPerUser = 0
-    /// Maximum bytes of bodies that one user has not acknowledged: a quarter of the spool, so that no user fills it alone.
+    /// Maximum bytes of bodies that one user has not acknowledged: a quarter of the spool, so that no user fills it
+    /// alone.
     public var maximumSpoolBytesPerUser = 2_560 << 20
     /// Maximum bytes in memory of the results that one user has not acknowledged: a quarter of a gibibyte.
     public var maximumMemoryBytesPerUser = 256 << 20
@@ -44,8 +45,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var maximumRequestBodyBytesPerClient = 32 << 20
     /// Maximum bytes of the bodies of all open requests.
     public var maximumTotalRequestBodyBytes = 256 << 20
-    /// Maximum bytes of long heads of one client's open requests: URL and header fields beyond `RequestHeads.uncountedBytesPerHead`
-    /// each. The same bound as for bodies.
+    /// Maximum bytes of long heads of one client's open requests: URL and header fields beyond
+    /// `RequestHeads.uncountedBytesPerHead` each. The same bound as for bodies.
     public var maximumRequestHeadBytesPerClient = 32 << 20
     /// Maximum bytes of long heads of all open requests.
     public var maximumTotalRequestHeadBytes = 256 << 20
@@ -55,8 +56,8 @@ public struct CoreLimits: Equatable, Sendable {
     /// Maximum number of requests examined for one page of QUERY requests: a fraction of a millisecond's work even if
     /// the filter admits none of them.
     public var maximumExaminedRequestsPerPage = 10_000
-    /// Maximum bytes of all cookie jars, of which there is one per root that uses cookies. One user has a quarter, in which
-    /// the largest jar fits. Beyond it the jars that have been without handlers for longest are evicted.
+    /// Maximum bytes of all cookie jars, of which there is one per root that uses cookies. One user has a quarter, in
+    /// which the largest jar fits. Beyond it the jars that have been without handlers for longest are evicted.
     public var maximumTotalCookieBytes = 64 << 20
     /// Time for which a jar without handlers is kept: until a script runs its next command, or a user types one.
     public var idleCookieJarMilliseconds = 600_000
@@ -76,8 +77,8 @@ public struct CoreLimits: Equatable, Sendable {
     public var coolDownURLThreshold = 16
     /// Time for which a terminal waits for a subscriber, and a handler's own requests wait for a new one.
     public var listenerGraceMilliseconds = 10_000
-    /// Time for which a durable request is kept after its acceptance. A client that is not back after a week, say a
-    /// holiday, is unlikely to return.
+    /// Time for which a durable request is kept after its acceptance. A client that is away for longer, such
+    /// as on a holiday of more than a week, is unlikely to return.
     public var durableRetentionMilliseconds = 7 * 86_400_000
     /// Maximum bytes of durable results being written to disk; further results are not stored. Bounds the memory that a
     /// slow disk costs.
@@ -114,12 +115,12 @@ public struct CoreLimits: Equatable, Sendable {
     public var maximumSpoolBytes = 10 << 30
     /// Maximum number of interrupted bodies kept for the next attempts of their flights: as many as may fail at once.
     public var maximumKeptParts = 1_000
-    /// Least and maximum bytes of a partial body that outlives its flight. Enough for most files; smaller ones are as quick
-    /// to fetch again.
+    /// Minimum bytes of a partial body that outlives its flight. Smaller ones are as quick to fetch again.
     public var minimumKeptPartBytes = 1 << 20
-    /// Least distance of two checkpoints in bytes, as workers make them.
-    public var minimumCheckpointDistanceBytes = 16 << 20
+    /// Maximum bytes of a partial body that outlives its flight, and of all of them together. Enough for most files.
     public var maximumKeptPartBytes = 1 << 30
+    /// Minimum distance of two checkpoints in bytes, as workers make them.
+    public var minimumCheckpointDistanceBytes = 16 << 20
     /// Time after the opening of a broker that follows a dead one in which a new origin has a slow start. Clients
     /// repeat their requests when they are connected, which takes a busy program some seconds.
     public var slowStartPeriodMilliseconds = 10_000
@@ -130,23 +131,23 @@ public struct CoreLimits: Equatable, Sendable {
     /// Maximum number of a client's requests whose refused PROGRESS is repeated when its socket is writable. The others
     /// receive their next regular PROGRESS.
     public var maximumRetriedProgressPerClient = 1_000
-    /// Maximum cool-down that a server may request. Requests to a server that asks for more fail at once.
+    /// Maximum cool-down that a server may request. Requests to a server that demands more fail at once.
     public var maximumCoolDownMilliseconds = 600_000
     /// Maximum number of requests to such a server that fail in one pass: a few milliseconds of work.
     public var maximumCoolDownRefusalsPerPass = 1_000
-    /// Maximum number of queued requests with `wait-ms` that are checked in one pass after a change of their cool-down: a
-    /// fraction of a millisecond of work.
+    /// Maximum number of queued requests with `wait-ms` that are checked in one pass after a change of their cool-down:
+    /// a fraction of a millisecond of work.
     public var maximumCoolDownWaitChecksPerPass = 1_000
-    /// Maximum number of requests of removed handlers that are removed in one pass: half a millisecond of work with cold
-    /// caches.
+    /// Maximum number of requests of removed handlers that are removed in one pass: half a millisecond of work with
+    /// cold caches.
     public var maximumRequestRemovalsPerPass = 200
     /// Maximum number of requests of one flight that end in one pass: a millisecond of work.
     public var maximumFlightRequestEndsPerPass = 200
     /// Maximum number of terminals waiting for a client that are checked in one pass for those of its removed requests:
     /// up to a millisecond of work.
     public var maximumWithdrawalChecksPerPass = 2_000
-    /// Maximum number of requests, subscriptions and terminals of ended sessions removed in one pass, and of the handlers
-    /// of a removed subtree and their requests.
+    /// Maximum number of requests, subscriptions and terminals of ended sessions removed in one pass, and of the
+    /// handlers of a removed subtree and their requests.
     public var maximumSessionCleanupsPerPass = 200
     /// Maximum number of messages carried out in one pass that have waited for durable requests to be loaded: each may
     /// list a table.
@@ -159,13 +160,13 @@ public struct CoreLimits: Equatable, Sendable {
     /// Maximum number of stale responses that wait for revalidation. Beyond it the next use of the response revalidates
     /// it.
     public var maximumQueuedRevalidations = 1_000
-    /// Maximum number of them visited in one pass, since their origins may be full.
+    /// Maximum number of queued revalidations visited in one pass, since their origins may be full.
     public var maximumRevalidationsPerPass = 16
     /// Time to connect to an origin.
     public var connectTimeoutMilliseconds = 10_000
-    /// Number of free slots by which another worker must exceed the one with open connections to an origin to get its next
-    /// transfer. More than the transfers of an origin by default, so that their answers come in few, larger passes. Few
-    /// enough that many transfers of one origin are shared by all workers.
+    /// Number of free slots by which another worker must exceed the one with open connections to an origin to get its
+    /// next transfer. More than the transfers of an origin by default, so that their answers come in few, larger
+    /// passes. Few enough that many transfers of one origin are shared by all workers.
     var freeSlotLeadToSwitchWorker = 8
     /// Length of a body that takes a worker about as long as the rest of its transfer, in bytes.
     var maximumSmallBodyBytes = 32 << 10
@@ -174,7 +175,7 @@ public struct CoreLimits: Equatable, Sendable {
     public var maximumWorkerPools = 64
     /// Maximum number of workers on other machines. The choice of a worker visits all of them.
     public var maximumRemoteWorkers = 64
-    /// Part of them that one principal may have.
+    /// Divisor of `maximumRemoteWorkers` that yields the maximum of one principal.
     var remoteWorkerShareDivisor = 4
     /// Time for which requests wait for a worker of a scheme after its last one left: enough to restart a crashed one.
     public var emptyPoolGraceMilliseconds = 10_000
@@ -190,14 +191,14 @@ public struct CoreLimits: Equatable, Sendable {
     /// Maximum number of different outcomes that wait for one client's window. A client with more is disconnected. Each
     /// takes about a kibibyte with the record of its request, and stored results wait elsewhere.
     public var maximumDueOutcomesPerClient = 20_000
-    /// Maximum bytes in memory of header fields, URLs and tags of the terminals that wait for one client's window. A client
-    /// with more is disconnected.
+    /// Maximum bytes in memory of header fields, URLs and tags of the terminals that wait for one client's window. A
+    /// client with more is disconnected.
     public var maximumDueHeaderBytesPerClient = 256 << 20
     /// Maximum bytes of bodies due to a client that acknowledges nothing for `maximumStallMilliseconds`:
     /// a tenth of the spool, which all clients share.
     public var maximumStalledBodyBytesPerClient = 1 << 30
-    /// Maximum stall of a client with more than `maximumStalledBodyBytesPerClient`. Ten minutes suffice for a program in a debugger or on a
-    /// slow disk.
+    /// Maximum stall of a client with more than `maximumStalledBodyBytesPerClient`. Ten minutes suffice for a program
+    /// in a debugger or on a slow disk.
     public var maximumStallMilliseconds = 600_000
 
     public init() {}

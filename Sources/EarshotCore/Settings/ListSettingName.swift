@@ -1,7 +1,7 @@
 /// Settings with a list of words each, by their names on the command line and in files.
 ///
-/// Parser, configuration file, environment variable, list of settings and the lines between supervisor and broker derive
-/// from this table. SET does not change them.
+/// Parser, configuration file, environment variable, list of settings and the lines between supervisor and broker
+/// derive from this table. SET does not change them.
 public enum ListSettingName: String, CaseIterable, Sendable {
     case allowedUsers = "users"
     case clientListenAddresses = "listen"
@@ -55,10 +55,8 @@ public enum ListSettingName: String, CaseIterable, Sendable {
 
     /// Parses a list in text form.
     public func parseWords(_ text: String) throws(SettingError) -> [String] {
-        let words =
-            text == Self.emptyListText
-            ? [] : text.split(separator: ",", omittingEmptySubsequences: false).map(String.init)
-        return try checkedWords(words)
+        guard text != Self.emptyListText else { return try checkedWords([]) }
+        return try checkedWords(text.split(separator: ",", omittingEmptySubsequences: false).map(String.init))
     }
 
     /// Returns the words of a list.

@@ -64,7 +64,7 @@ public enum SettingChange: Equatable, Sendable {
         }
     }
 
-    /// The change as SET has it.
+    /// The change in the form that SET carries.
     var settingWords: SettingWords {
         guard let setting = SettingWords(normalizedWords) else {
             // Numbers, and patterns in normal form, have no spaces and are not empty.
@@ -104,11 +104,10 @@ public enum SettingChange: Equatable, Sendable {
             }
         }
         guard !found.isEmpty else { throw invalidRuleError }
-        return .setOriginRule(
-            pattern,
-            OriginRules.RuleTerms(
-                maximumTransfers: found["limit"], spacingMilliseconds: found["spacing"],
-                allowsHTTP2: found["http2"].map { $0 == 0 }, maximumBytesPerSecond: found["rate"]))
+        let terms = OriginRules.RuleTerms(
+            maximumTransfers: found["limit"], spacingMilliseconds: found["spacing"],
+            allowsHTTP2: found["http2"].map { $0 == 0 }, maximumBytesPerSecond: found["rate"])
+        return .setOriginRule(pattern, terms)
     }
 
     private static func parseAddressRule(_ words: ArraySlice<String>) throws(SettingError) -> SettingChange {

@@ -37,9 +37,9 @@ struct SettingDefinition {
     /// A noun phrase.
     let helpPhrase: String
 
-    init(_ form: ValueForm, _ use: SettingTarget, help: String) {
+    init(_ form: ValueForm, _ target: SettingTarget, help: String) {
         self.valueForm = form
-        self.settingTarget = use
+        self.settingTarget = target
         self.helpPhrase = help
     }
 

@@ -3,8 +3,9 @@ internal import EarshotWire
 
 /// Settings with one value each, by their names on the command line, in files and on the wire.
 ///
-/// Parser, bounds, default, configuration file, environment variable, command-line option, help, SET, QUERY and the lines
-/// between supervisor and broker derive from the table `definition`. Rules for origins and addresses are not in it.
+/// Parser, bounds, default, configuration file, environment variable, command-line option, help, SET, QUERY and the
+/// lines between supervisor and broker derive from the table `definition`. Rules for origins and addresses are not in
+/// it.
 public enum SettingName: String, CaseIterable, Sendable {
     case workers
     case slots
@@ -54,8 +55,7 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .workers:
             .init(
                 .number(1...1_000), .supervisorSetting,
-                help: "number of worker processes; one per core by default, at least 2"
-            )
+                help: "number of worker processes; one per core by default, at least 2")
         case .slots:
             .init(.number(1...10_000), .optionalWorkerLimit(\.slots, nil), help: "concurrent transfers in each worker")
         case .workerMemory:
@@ -146,8 +146,8 @@ public enum SettingName: String, CaseIterable, Sendable {
                 help: "grace period of running transfers after SIGTERM, in seconds")
         case .cacheSize:
             .init(
-                .byteCount(0...1 << 50), .readByOtherCode(default: 1 << 30), help: "maximum size of the cache, in bytes"
-            )
+                .byteCount(0...1 << 50), .readByOtherCode(default: 1 << 30),
+                help: "maximum size of the cache, in bytes")
         case .partsSize:
             .init(
                 .byteCount(0...1 << 50), .coreLimit(\.maximumKeptPartBytes),
@@ -188,10 +188,12 @@ public enum SettingName: String, CaseIterable, Sendable {
         case .logLevel:
             .init(
                 .wordIndex(LogSeverity.allCases.map(\.rawValue)),
-                .optionalWorkerLimit(\.logLevel, LogSeverity.notice.index), help: "minimum severity of log messages")
+                .optionalWorkerLimit(\.logLevel, LogSeverity.notice.index),
+                help: "minimum severity of log messages")
         case .accessLog:
             .init(
-                .wordIndex(["off", "on"]), .readByOtherCode(default: 0), help: "log line for each result and failure")
+                .wordIndex(["off", "on"]), .readByOtherCode(default: 0),
+                help: "log line for each result and failure")
         }
     }
 
@@ -242,18 +244,16 @@ public enum SettingName: String, CaseIterable, Sendable {
 
     /// Returns the error for an unknown name, with the most similar name or else a list of all.
     static func unknownNameError(_ name: String) -> SettingError {
-        let all =
-            allCases.map(\.rawValue) + ListSettingName.allCases.map(\.rawValue) + [
-                originRuleKeyword, addressRuleKeyword,
-            ]
+        let keywords = [originRuleKeyword, addressRuleKeyword]
+        let all = allCases.map(\.rawValue) + ListSettingName.allCases.map(\.rawValue) + keywords
         if let nearest = mostSimilarName(to: name, among: all) {
             return SettingError("unknown setting; did you mean \(nearest)?")
         }
         return SettingError("unknown setting; use \(all.joined(separator: ", "))")
     }
 
-    /// Returns the element of `names` that is most similar to `name`; nil if none is. O(names · length²); O(1) for a name
-    /// that is longer than any setting's.
+    /// Returns the element of `names` that is most similar to `name`; nil if none is. O(names · length²); O(1) for a
+    /// name that is longer than any setting's.
     public static func mostSimilarName(to name: String, among names: [String]) -> String? {
         guard name.utf8.count <= 40 else { return nil }
         let distances = names.map { (name: $0, distance: editDistance(Array($0.utf8), Array(name.utf8))) }

@@ -119,7 +119,7 @@ public struct Settings: Equatable, Sendable {
         return limits
     }
 
-    /// What all users share of that of which a setting bounds one user's part; 0 if that is unknown.
+    /// Returns the amount that all users share, of which a setting bounds one user's part; 0 if it is unknown.
     private func amountSharedByUsers(_ quota: SettingName, _ limits: CoreLimits) -> Int {
         switch quota {
         case .requestsPerUser: limits.maximumOpenRequests
@@ -151,8 +151,8 @@ public struct Settings: Equatable, Sendable {
         return ((preset == .all ? [] : [preset.rawValue]) + rules).joined(separator: ", ")
     }
 
-    /// All settings in the order of the table, then the lists, the rules for origins and those for addresses, each sorted
-    /// by subject.
+    /// All settings in the order of the table, then the lists, the rules for origins and those for addresses, each
+    /// sorted by subject.
     public var rows: [SettingRow] {
         SettingName.allCases.map { name in
             let number = valuesByName[name]
@@ -162,8 +162,7 @@ public struct Settings: Equatable, Sendable {
         }
             + ListSettingName.allCases.map { name in
                 SettingRow(
-                    name: name.rawValue, pattern: nil, value: name.listText(self[name]),
-                    source: source(of: name))
+                    name: name.rawValue, pattern: nil, value: name.listText(self[name]), source: source(of: name))
             }
             + sortedOriginRules.map { pattern, rule in
                 SettingRow(
@@ -173,8 +172,7 @@ public struct Settings: Equatable, Sendable {
             + sortedAddressRules.map { subject, rule in
                 SettingRow(
                     name: SettingName.addressRuleKeyword, pattern: subject.description,
-                    value: rule.value ? "allow" : "deny",
-                    source: rule.source)
+                    value: rule.value ? "allow" : "deny", source: rule.source)
             }
     }
 
@@ -190,7 +188,7 @@ public struct Settings: Equatable, Sendable {
 
     /// Line after the `supervisorLines` that the supervisor sends to its broker.
     public static let endOfSettingsLine = "end"
-    /// Line with which the broker confirms them.
+    /// Line with which the broker confirms the `supervisorLines`.
     public static let confirmationLine = "read"
 
     /// Lines that the supervisor sends to its broker: the source of each change, a tab, and its words.

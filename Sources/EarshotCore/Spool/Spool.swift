@@ -24,30 +24,30 @@ enum Spool {
         records.outcomes.spooledBytes &+ records.keptParts.keptPartBytes <= records.limits.maximumSpoolBytes
     }
 
-    /// Returns the removals of the released files that have no reference again.
+    /// Returns the removals of released files that have no new reference, and empties their list.
     static func takeFileRemovals(in records: inout Records) -> [Action] {
         let files = records.outbox.spoolFilesToDelete
         records.outbox.spoolFilesToDelete = []
-        var taken: [Action] = []
-        for file in files where !records.outcomes.isFileReferenced(file) { taken.append(.spool(.releaseFile(file))) }
-        return taken
+        var removals: [Action] = []
+        for file in files where !records.outcomes.isFileReferenced(file) { removals.append(.spool(.releaseFile(file))) }
+        return removals
     }
 
     // MARK: Files of workers
 
     /// Work on files before a message of a worker.
-    static func fileOperations(before message: WorkerMessage, by worker: WorkerID, in records: inout Records)
-        -> WorkerFileOperations
-    {
+    static func fileOperations(
+        before message: WorkerMessage, by worker: WorkerID, in records: inout Records
+    ) -> WorkerFileOperations {
         var work = WorkerFileOperations()
         guard !records.workers.isRemote(worker) else {
             return remoteFileOperations(before: message, by: worker, in: &records)
         }
         switch message {
         case .completed(let completion):
-            // A part that the worker was given and that is useless to this response.
-            if let file = records.workers.resumableFile(of: completion.attempt, by: worker), file != completion.fileName
-            {
+            // A part that the JOB named and that is useless to this response.
+            let file = records.workers.resumableFile(of: completion.attempt, by: worker)
+            if let file, file != completion.fileName {
                 work.unfinishedFiles = [unfinishedFile(file, of: completion.attempt, by: worker, in: &records)]
             }
             if completion.fileName != nil {
@@ -58,13 +58,14 @@ enum Spool {
             if let file = bodyPart?.fileName ?? records.workers.resumableFile(of: attempt, by: worker) {
                 work.unfinishedFiles = [unfinishedFile(file, of: attempt, by: worker, in: &records)]
             }
-        case .bye: work = self.fileOperations(beforeLossOf: worker, in: &records)
+        case .bye: work = fileOperations(beforeLossOf: worker, in: &records)
         case .ready, .progress, .slots, .sandbox, .pong: break
         }
         return work
     }
 
-    /// Returns that of a worker on another machine, which has no files: names that it sends are ignored or refused.
+    /// Returns the work for a worker on another machine, which has no files. Names that it sends are ignored or
+    /// refused.
     private static func remoteFileOperations(
         before message: WorkerMessage, by worker: WorkerID, in records: inout Records
     ) -> WorkerFileOperations {
@@ -100,7 +101,7 @@ enum Spool {
 /// Folder or socket of the broker that was removed or replaced while in use, or cannot be written. QUERY `status`
 /// reports it.
 public struct PathFailure: Equatable, Sendable {
-    /// `runtime`, `bus`, `fileOperations` or `spool`.
+    /// `runtime`, `bus`, `work`, `spool` or `durable`.
     public let pathRole: String
     /// Path of the folder or socket.
     public let path: String

@@ -3,17 +3,18 @@ public import EarshotWire
 
 /// Work on files that the shell does before it reports an event of a worker.
 public struct WorkerFileOperations: Equatable, Sendable {
-    /// An unfinished file that its attempt is done with.
+    /// An unfinished file whose attempt has ended.
     public struct UnfinishedFile: Equatable, Sendable {
         /// Attempt that wrote it.
         public let attempt: AttemptID
-        /// Its name, as the worker said; the shell checks that the worker may write it.
+        /// Its name, as the worker reported it; the shell checks that the worker may write it.
         public let fileName: String
-        /// New name, which the shell reports by `BrokerCore.partFileKept`; nil to remove it, since no attempt continues it.
+        /// New name, which the shell reports by `BrokerCore.partFileKept`; nil to remove it, since no attempt continues
+        /// it.
         public let newFileName: String?
     }
 
-    /// The fate of the file that a DONE names.
+    /// Treatment of the file that a DONE names.
     public enum DoneFileDisposition: Equatable, Sendable {
         /// The DONE names no file.
         case noFile
@@ -21,10 +22,10 @@ public struct WorkerFileOperations: Equatable, Sendable {
         case rename(name: String?)
         /// The attempt is not this worker's: the file is removed, and the DONE reported without it.
         case removeOfOtherAttempt
-        /// The worker is on another machine, and no file is its.
+        /// The worker is on another machine, and owns no file.
         case rejectFromRemoteWorker
-        /// The body came from another machine: the broker computes its hash, which names content of all principals. A body
-        /// larger than those in memory gets a file.
+        /// The body came from another machine: the broker computes its hash, which names content of all principals. A
+        /// body larger than those in memory gets a file.
         case storeReceivedBody(isLarge: Bool)
     }
 
@@ -32,16 +33,17 @@ public struct WorkerFileOperations: Equatable, Sendable {
     public var body = DoneFileDisposition.noFile
 }
 
-/// Reason why the shell could not give a finished file its name.
+/// Reason why the shell could not rename or write a finished file.
 public enum FinishedFileFailure: Sendable {
     /// The spool was removed, perhaps with the file.
     case spoolRemoved
-    /// The file is missing, not the worker's, or not as its DONE says.
+    /// The file is missing, belongs to another worker, or differs from its DONE.
     case fileMismatchesDone
     /// The spool does not take the body of a message.
     case spoolUnwritable
 
-    /// The failure that the shell reports in place of the DONE. `fileMismatchesDone` has a detail: users' own workers get it.
+    /// The failure that the shell reports in place of the DONE. `fileMismatchesDone` has a detail, since users' own
+    /// workers cause it.
     public func failureMessage(for completion: Completion) -> WorkerMessage {
         let (code, detail): (FailureCode, String?) =
             switch self {

@@ -60,8 +60,8 @@ extension Slab where Element: Generational {
     /// Returns the record of a reference; nil if it is gone.
     @inline(__always)
     func resolve(_ reference: GenerationalHandle<Element>) -> Handle<Element>? {
-        contains(reference.record) && self[reference.record].generation == reference.generation
-            ? reference.record : nil
+        let record = reference.record
+        return contains(record) && self[record].generation == reference.generation ? record : nil
     }
 }
 

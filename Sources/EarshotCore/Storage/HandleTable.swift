@@ -1,17 +1,17 @@
 /// Hash table of handles. The records themselves hold the keys, so an entry costs 8 bytes and its share of empty
-/// places: 11 to 16 bytes in a large table.
+/// buckets: 11 to 16 bytes in a large table.
 ///
 /// Open addressing with linear probing. A removal shifts later entries back instead of leaving a tombstone, so lookups
-/// stay fast. The number of places is a power of two, or in a large table one and a half times one.
+/// stay fast. The number of buckets is a power of two, or in a large table one and a half times a power of two.
 struct HandleTable<Record> {
     private struct Bucket {
-        /// nil if the place is empty.
+        /// Nil if the bucket is empty.
         @OptionalHandle var record: Handle<Record>? = nil
         var hash: UInt32 = 0
     }
 
     private static var minimumBucketCount: Int { 16 }
-    /// Number of places from which a table grows in smaller steps. Below, fewer probes are worth more than the memory.
+    /// Number of buckets from which a table grows in smaller steps. Below, fewer probes are worth more than the memory.
     static var largeTableBucketCount: Int { 65_536 }
 
     private var buckets: [Bucket] = []
@@ -47,8 +47,8 @@ struct HandleTable<Record> {
         var index = nextProbeIndex(gap)
         while buckets[index].record != nil {
             // An entry may move into the gap unless its home lies after the gap.
-            if probeDistance(from: homeIndex(of: buckets[index].hash), to: index) >= probeDistance(from: gap, to: index)
-            {
+            let home = homeIndex(of: buckets[index].hash)
+            if probeDistance(from: home, to: index) >= probeDistance(from: gap, to: index) {
                 buckets[gap] = buckets[index]
                 gap = index
             }
@@ -57,12 +57,12 @@ struct HandleTable<Record> {
         buckets[gap] = Bucket()
     }
 
-    /// Scales a hash to the number of places, by its upper bits.
+    /// Scales a hash to the number of buckets, by its upper bits.
     private func homeIndex(of hash: UInt32) -> Int { (Int(hash) &* buckets.count) >> 32 }
 
     private func nextProbeIndex(_ index: Int) -> Int { index + 1 < buckets.count ? index + 1 : 0 }
 
-    /// Number of steps of `nextProbeIndex` from one place to another.
+    /// Number of steps of `nextProbeIndex` from one bucket to another.
     private func probeDistance(from start: Int, to end: Int) -> Int { end - start + (end < start ? buckets.count : 0) }
 
     private mutating func placeInFreeBucket(_ entry: Bucket) {
@@ -71,7 +71,7 @@ struct HandleTable<Record> {
         buckets[index] = entry
     }
 
-    /// Releases spare capacity beyond `least` places. At most half of the places are in use afterwards.
+    /// Releases spare capacity beyond `least` buckets. At most half of the buckets are in use afterwards.
     mutating func releaseRoom(least: Int) {
         guard CapacityShrinking.isMostlyUnused(buckets.count, used: count, least: least) else { return }
         var capacity = Self.minimumBucketCount
@@ -83,7 +83,7 @@ struct HandleTable<Record> {
         resize(to: buckets.isEmpty ? Self.minimumBucketCount : Self.nextCapacity(above: buckets.count))
     }
 
-    /// The next number of places: 16, 32 and so on to 65,536, 98,304, 131,072, 196,608 and so on.
+    /// The next number of buckets: 16, 32 and so on to 65,536, 98,304, 131,072, 196,608 and so on.
     private static func nextCapacity(above capacity: Int) -> Int {
         guard capacity >= largeTableBucketCount else { return capacity * 2 }
         return capacity & (capacity - 1) == 0 ? capacity / 2 * 3 : capacity / 3 * 4
@@ -114,10 +114,9 @@ enum NumberHash {
 
     static func hash(_ first: UInt64, _ second: UInt64 = 0) -> UInt32 {
         // Consecutive numbers yield multiples of one of the words. Without the second product they would cluster in few
-        // places of a table, in one process of a hundred.
-        UInt32(
-            truncatingIfNeeded: foldedProduct(
-                foldedProduct(first ^ hashSeeds.0, second ^ hashSeeds.1), 0x9e37_79b9_7f4a_7c15))
+        // buckets of a table, in one process of a hundred.
+        let product = foldedProduct(first ^ hashSeeds.0, second ^ hashSeeds.1)
+        return UInt32(truncatingIfNeeded: foldedProduct(product, 0x9e37_79b9_7f4a_7c15))
     }
 
     private static func foldedProduct(_ first: UInt64, _ second: UInt64) -> UInt64 {

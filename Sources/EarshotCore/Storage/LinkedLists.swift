@@ -1,5 +1,4 @@
-/// Intrusive doubly linked lists of records. Each record is in at most one list of a table. Append and removal
-/// take O(1).
+/// Doubly linked lists of records. Each record is in at most one list of a table. Append and removal take O(1).
 ///
 /// There is one table per purpose (the interests of a handler, of a flight, of a leaf), beside the slab of the records.
 struct LinkedLists<Record> {

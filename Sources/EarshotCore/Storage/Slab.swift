@@ -52,8 +52,8 @@ package struct Slab<Element> {
     /// Whether most of the capacity is unused and no release was tried yet.
     func hasSpareCapacity(beyond: Int) -> Bool { count < shrinkThresholdCount && storage.capacity > beyond }
 
-    /// Releases the spare capacity after the last record, if it is large. Records keep their places, and the lowest free ones
-    /// are reused first, so that the spare capacity after the last record grows. O(capacity).
+    /// Releases the spare capacity after the last record, if it is large. Records keep their places, and the lowest
+    /// free ones are reused first, so that the spare capacity after the last record grows. O(capacity).
     mutating func releaseRoom(least: Int) {
         guard CapacityShrinking.isMostlyUnused(storage.capacity, used: count, least: least) else { return }
         while bound > 0, !storage.hasRecord(at: bound - 1) { bound -= 1 }

@@ -6,7 +6,7 @@ public enum SupervisorCommand {
     public static let healthCheck = "alive"
     /// Precedes the number of ready workers. The broker sends it after each change.
     public static let readyWorkerCount = "taken-in"
-    /// Precedes the process ID of a worker of an earlier broker that does not say READY. The supervisor kills it.
+    /// Precedes the process ID of a worker of an earlier broker that does not send READY. The supervisor kills it.
     public static let killWorker = "kill-worker"
     /// The supervisor wants a line for each request that ends: `EndedRequest`.
     public static let startReportingRequestEnds = "report-ends"
@@ -14,15 +14,18 @@ public enum SupervisorCommand {
     public static let stopReportingRequestEnds = "ignore-ends"
     /// Precedes the proof of the gateway. The supervisor sends it to each broker and to the gateway.
     public static let gatewayProof = "gateway-proof"
-    /// Precedes the process ID of a gateway. The supervisor sends it to the broker before it gives that gateway a proof.
+    /// Precedes the process ID of a gateway. The supervisor sends it to the broker before it sends that gateway a
+    /// proof.
     public static let gatewayProcessID = "gateway-pid"
-    /// Precedes principals of valid keys, separated by spaces. The gateway sends them after each change, in several lines.
+    /// Precedes principals of valid keys, separated by spaces. The gateway sends them after each change, in several
+    /// lines.
     public static let validKeyPrincipals = "keys"
     /// Ends the principals of valid keys.
     public static let endOfValidKeyPrincipals = "keys-end"
     /// Precedes the proof of the HTTP door. The supervisor sends it to each broker and to the door.
     public static let doorProof = "door-proof"
-    /// Precedes the addresses at which the HTTP door listens. The door sends it to the supervisor, and that to the broker.
+    /// Precedes the addresses at which the HTTP door listens. The door sends it to the supervisor, and that to the
+    /// broker.
     public static let doorListeningAddresses = "door-listening"
     /// Precedes the numbers of connections, requests and refusals of the door, on the same way.
     public static let doorCounts = "door-counts"
@@ -32,7 +35,7 @@ public enum SupervisorCommand {
     public static let gatewayListening = "listening"
 }
 
-/// What the supervisor reports to the broker about the HTTP door.
+/// Report of the supervisor to the broker about the HTTP door.
 public enum HTTPDoorEvent: Equatable, Sendable {
     /// Secret with which the door proves itself.
     case doorProof(GatewayProof)
@@ -67,9 +70,9 @@ public struct HTTPDoorState: Equatable, Sendable {
 }
 
 /// Crash loop of a child of the supervisor: one process after another dies soon after its start. The broker reports it
-/// in QUERY `readyWorkerCount`.
+/// in QUERY `workers`.
 public struct ChildCrashLoop: Equatable, Sendable {
-    /// `broker`, `worker`, `gatewayProcessID`, `node-gateway`, `puller` or `http`.
+    /// `broker`, `worker`, `gateway`, `node-gateway`, `puller` or `http`.
     public let childRole: String
     /// Number of quick deaths in a row.
     public let consecutiveDeathCount: Int
@@ -105,8 +108,9 @@ public struct ChildCrashLoop: Equatable, Sendable {
 
 /// End of a worker's process, as its parent reports it. It decides whether one of its transfers is to blame.
 ///
-/// The supervisor sends it to the broker as one line. The kernel does not tell the sender of a signal. But it counts the
-/// processes that it kills for lack of memory, and the bus knows its own signals. Any other SIGKILL comes from outside.
+/// The supervisor sends it to the broker as one line. The kernel does not report the sender of a signal. But it counts
+/// the processes that it kills for lack of memory, and the bus knows its own signals. Any other SIGKILL comes from
+/// outside.
 public struct WorkerExit: Equatable, Sendable {
     /// The word that begins its line.
     public static let lineKeyword = "worker-ended"

@@ -14,8 +14,7 @@ extension WorkerFleet {
             check(leases.count <= worker.maximumLeases, "11: worker \(number) is overfull")
             check(
                 lower == worker.belowHighLeaseCount,
-                "7: worker \(number) counts \(worker.belowHighLeaseCount) of lower classes"
-            )
+                "7: worker \(number) counts \(worker.belowHighLeaseCount) of lower classes")
             check(worker.phase != .joining || worker.hasNoTransfers, "14: worker \(number) has work before its READY")
             check(
                 leases.allSatisfy { $0.cancelledFlight == nil || $0.isCancelling },

@@ -42,8 +42,8 @@ package struct WorkerFleet {
     enum IsolationTimerResult: Equatable {
         /// The timer is stale.
         case staleTimer
-        /// The worker has until then to show that it is alive. It gets a PING if `sendsPing` is true, otherwise one is on
-        /// its way.
+        /// The worker has until this time to show that it is alive. It gets a PING if `sendsPing` is true; otherwise
+        /// one is on its way.
         case awaitAnswer(until: MonotonicTime, sendsPing: Bool)
         /// The worker sent a message after the PING: the suspect is cleared.
         case suspectCleared(flight: Handle<Flight>?)
@@ -159,12 +159,12 @@ package struct WorkerFleet {
         return count
     }
 
-    /// Returns the preferred worker of a pool, or the one with the most free slots if that has more than `freeSlotLead` slots
-    /// more than the preferred one, or the preferred one has none. O(workers).
+    /// Returns the preferred worker of a pool. Returns the one with the most free slots instead if it has more than
+    /// `freeSlotLead` free slots more, or if the preferred one has none. O(workers).
     @inline(__always)
-    func nextWorker(of pool: Handle<WorkerPool>, preferring preferred: WorkerID?, freeSlotLead: Int) -> Handle<
-        WorkerSession
-    >? {
+    func nextWorker(
+        of pool: Handle<WorkerPool>, preferring preferred: WorkerID?, freeSlotLead: Int
+    ) -> Handle<WorkerSession>? {
         var best: Handle<WorkerSession>?
         var most = 0
         for place in 0..<workers.bound {
@@ -208,8 +208,9 @@ package struct WorkerFleet {
     /// - Parameters:
     ///   - process: the process at the other end; nil if unknown.
     ///   - isGateway: whether that is a gateway.
-    mutating func addConnectedWorker(_ id: WorkerID, process: Int32? = nil, isGateway: Bool = false, now: MonotonicTime)
-    {
+    mutating func addConnectedWorker(
+        _ id: WorkerID, process: Int32? = nil, isGateway: Bool = false, now: MonotonicTime
+    ) {
         guard handlesByID[id] == nil else { return }
         handlesByID[id] = workers.insert(WorkerSession(id: id, process: process, isGateway: isGateway, now: now))
     }
@@ -223,8 +224,7 @@ package struct WorkerFleet {
     ///   - isDraining: whether it gets no jobs.
     mutating func workerJoined(
         _ worker: Handle<WorkerSession>, pools: [Handle<WorkerPool>], of principal: Handle<Principal>, slots: Int,
-        pid: Int, acceptsDrain: Bool,
-        speaksHTTP2: Bool, isDraining: Bool
+        pid: Int, acceptsDrain: Bool, speaksHTTP2: Bool, isDraining: Bool
     ) {
         workers[worker].enter(isDraining ? .draining : .ready)
         workers[worker].pools = pools

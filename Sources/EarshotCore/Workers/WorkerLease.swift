@@ -13,7 +13,7 @@ public import EarshotWire
 package struct WorkerLease {
     /// Purpose of an attempt.
     enum LeaseUse: Equatable {
-        /// Serves the flight with this number.
+        /// Serves the flight with this handle.
         case servingFlight(Handle<Flight>)
         /// Serves no flight: the worker got a CANCEL.
         case cancelling

@@ -33,7 +33,8 @@ package struct WorkerPool {
 
     /// The only scheme; nil for http and https.
     package let scheme: String?
-    /// Principal whose requests it serves. The administrator's pools also serve principals without a pool of the scheme.
+    /// Principal whose requests it serves. The administrator's pools also serve principals without a pool of the
+    /// scheme.
     package let principal: Handle<Principal>
     private(set) var phase: Phase
     /// Number of users' own workers that serve it.

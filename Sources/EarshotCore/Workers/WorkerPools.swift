@@ -2,8 +2,8 @@ internal import DequeModule
 
 /// Pools of workers by principal and scheme, and the flights in each pool that start before the queue.
 ///
-/// `WorkerPool` documents the phases of a pool; only this type changes them. Workers, origins and flights are known by
-/// name or number alone. A pool exists while a worker serves it or is awaited, or while it has origins.
+/// `WorkerPool` documents the phases of a pool; only this type changes them. It knows workers, origins and flights by
+/// name or handle alone. A pool exists while a worker serves it or is awaited, or while it has origins.
 package struct WorkerPools {
     /// Bounds of the table.
     struct Limits: Equatable {
@@ -96,8 +96,9 @@ package struct WorkerPools {
     /// Adds an own worker of a principal to the pools of its schemes: to all of them, or to none if a limit is reached.
     ///
     /// - Returns: the pools; nil if a limit is reached.
-    mutating func addWorker(servingSchemes schemes: [String], of principal: Handle<Principal>) -> [Handle<WorkerPool>]?
-    {
+    mutating func addWorker(
+        servingSchemes schemes: [String], of principal: Handle<Principal>
+    ) -> [Handle<WorkerPool>]? {
         let keys = schemes.map { WorkerPool.Key(scheme: $0, principal: principal) }
         guard hasRoomForPools(keys.count { handlesByKey[$0] == nil }, of: principal) else { return nil }
         return keys.map { key in

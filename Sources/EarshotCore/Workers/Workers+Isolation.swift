@@ -24,12 +24,12 @@ extension Workers {
         in records: inout Records
     ) -> Bool {
         let before = records.flights[extras: flight]
-        let isSuspected =
+        let isSuspectedCause =
             gone.isolatedAttempt.map { $0 == attempt } ?? (gone.hadSingleTransfer && before.workerDeaths > 0)
-        let isSuspectedCause = isSuspected && gone.hadSingleTransfer && before.wasIsolatedAtWorkerDeath
+        let isRepeatedCause = isSuspectedCause && gone.hadSingleTransfer && before.wasIsolatedAtWorkerDeath
         records.flights[extras: flight].workerDeaths += 1
-        records.flights[extras: flight].wasIsolatedAtWorkerDeath = isSuspected
-        return isSuspectedCause || before.workerDeaths + 1 >= records.limits.maximumWorkerDeathsPerFlight
+        records.flights[extras: flight].wasIsolatedAtWorkerDeath = isSuspectedCause
+        return isRepeatedCause || before.workerDeaths + 1 >= records.limits.maximumWorkerDeathsPerFlight
     }
 
     /// Makes a flight that lost its worker a suspect, if it has lost too many.
@@ -44,8 +44,8 @@ extension Workers {
     /// Adds a suspect to the list of its pool. An accused one goes first, since it needs an empty worker.
     static func addSuspect(_ flight: Handle<Flight>, in records: inout Records) {
         let name = records.flights.name(of: flight)
-        let isSuspected = records.flights[extras: flight].wasIsolatedAtWorkerDeath
-        records.workerPools.addSuspect(name, atFront: isSuspected, to: records.pool(of: flight))
+        let isSuspectedCause = records.flights[extras: flight].wasIsolatedAtWorkerDeath
+        records.workerPools.addSuspect(name, atFront: isSuspectedCause, to: records.pool(of: flight))
     }
 
     /// Begins the isolation of a suspect that has started in the quarantine of its pool.
@@ -61,9 +61,9 @@ extension Workers {
     /// Handles the isolation timer of a worker: sends a PING, whose PONG clears the suspect.
     ///
     /// - Returns: the worker if it did not answer in time. It must end.
-    static func isolationTimerFired(of id: WorkerID, now: MonotonicTime, in records: inout Records) -> Handle<
-        WorkerSession
-    >? {
+    static func isolationTimerFired(
+        of id: WorkerID, now: MonotonicTime, in records: inout Records
+    ) -> Handle<WorkerSession>? {
         guard let worker = records.workers.handle(of: id) else { return nil }
         switch records.workers.isolationTimerFired(at: worker, now: now) {
         case .staleTimer, .suspectCleared(nil): return nil

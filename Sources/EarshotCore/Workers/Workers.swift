@@ -3,8 +3,9 @@ internal import EarshotWire
 
 /// Workers: choice for a transfer, limits, reports and liveness.
 enum Workers {
-    /// The worker for the next transfer of an origin. It is the one of the last transfer, whose connections are open, if
-    /// the others have few free slots more. Transfers of large bodies are spread evenly, as are jobs of users' own workers.
+    /// The worker for the next transfer of an origin. It is the worker of the last transfer, whose connections are
+    /// open, unless another has many more free slots. Transfers of large bodies are spread evenly, as are jobs of
+    /// users' own workers.
     @inline(__always)
     static func nextWorker(for origin: Handle<OriginEntry>, in records: inout Records) -> Handle<WorkerSession>? {
         let pool = records.originGovernor.origins[origin].workerPool
@@ -99,8 +100,8 @@ enum Workers {
         response.bodyLength = 0
     }
 
-    /// Chooses the HTTP version of the next attempt after a failed one. An attempt over HTTP/1.1 without a response shows
-    /// that the server may speak HTTP/2 only, and is no reason to give up.
+    /// Chooses the HTTP version of the next attempt after a failed one. An attempt over HTTP/1.1 without a response
+    /// shows that the server may speak HTTP/2 only, and is no reason to give up.
     ///
     /// - Returns: the code by which the attempt is judged.
     static func chooseHTTPVersion(
@@ -133,10 +134,8 @@ enum Workers {
     /// Codes that a user's own worker may report. Any other becomes `worker-failed`, with the worker's detail.
     private static let codesOfUserWorkers: Set<FailureCode> = [
         .connectRefused, .connectFailed, .unknownHost, .dnsFailed, .timeout, .connectTimeout, .tooLarge, .tls,
-        .truncated,
-        .connectionReset, .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull,
-        .spoolFailed,
-        .workerLost,
+        .truncated, .connectionReset, .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError,
+        .spoolFull, .spoolFailed, .workerLost,
     ]
 
     // MARK: Liveness
@@ -209,8 +208,8 @@ extension Workers {
 
     /// The next queued interest of a closed pool whose client's window is open; nil if there is none.
     static func nextInterestToFail(of pool: Handle<WorkerPool>, in records: inout Records) -> Handle<Interest>? {
-        // A copy for the closure, which runs while the queue is mutated. It ends before the failure changes a client, so
-        // the shared storage is not duplicated.
+        // A copy for the closure, which runs while the queue is mutated. It ends before the failure changes a client,
+        // so the shared storage is not duplicated.
         let clients = records.clients
         return records.queue.popNext(in: pool, onlyHighPriority: false) { _, client, _, _ in
             if let client, clients[client].deliveries.isClosed { .fullClientWindow } else { .none }

@@ -24,7 +24,8 @@ public struct GatewayKeys: Equatable, Sendable {
         return client
     }
 
-    /// Returns the principals of the clients that are accepted at a time in seconds since 1970. Workers have no sessions.
+    /// Returns the principals of the clients that are accepted at a time in seconds since 1970. Workers have no
+    /// sessions.
     func principals(at seconds: Int64) -> [PrincipalName] {
         clients.values.filter { $0.role != .worker && $0.isValid(at: seconds) }.map(\.principal)
     }
@@ -54,8 +55,7 @@ public struct KeyExpiry: Equatable, Sendable, CustomStringConvertible {
             guard bytes[10] == UInt8(ascii: "T"), bytes[13] == UInt8(ascii: ":"), bytes[16] == UInt8(ascii: ":"),
                 bytes[19] == UInt8(ascii: "Z"), let hour = Self.decimalNumber(bytes[11..<13]),
                 let minute = Self.decimalNumber(bytes[14..<16]), let second = Self.decimalNumber(bytes[17..<19]),
-                hour < 24,
-                minute < 60, second < 60
+                hour < 24, minute < 60, second < 60
             else { return nil }
             seconds += Int64(hour * 3_600 + minute * 60 + second)
         }

@@ -3,7 +3,7 @@ internal import EarshotLoop
 
 /// Bounds of the connections that have not proved a key: in all, of one network, and in a second.
 ///
-/// Anybody can open such connections. The oldest of a network gives way to a newer one of the same network, so one
+/// Anybody can open such connections. A newer connection replaces the oldest one of the same network, so one
 /// network cannot exclude others. A flood leaves each handshake at least half a second.
 struct AdmissionGate {
     /// Decision about the next connection.
@@ -61,7 +61,7 @@ struct AdmissionGate {
 
     /// Adds an accepted connection.
     ///
-    /// - Returns: the connection that gives way to it; nil for none.
+    /// - Returns: The connection that it replaces; nil for none.
     mutating func connectionAccepted(_ number: UInt64, from address: TCPSocket.Address) -> UInt64? {
         creditNanoseconds -= Self.nanosecondsPerAccept
         let network = Network(address)

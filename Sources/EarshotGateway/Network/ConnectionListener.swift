@@ -2,7 +2,7 @@ internal import EarshotLoop
 
 /// Listening tcp socket of the `Gateway`. Connections wait in it while the gateway accepts none.
 final class ConnectionListener {
-    /// Connections that may wait for accept: the admissions of two seconds. Clients give up after five.
+    /// Connections that may wait for accept: the admissions of two seconds. Clients time out after five.
     private static let backlog: Int32 = 1_024
     /// Time for the socket of a gateway that was just killed to be closed.
     private static let bindTimeout = Duration.seconds(2)

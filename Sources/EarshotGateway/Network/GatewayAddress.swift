@@ -1,8 +1,8 @@
 public import EarshotLoop
 internal import EarshotWire
 
-/// Address at which the gateway listens: `tcp://ADDRESS` or `tcp://ADDRESS:PORT` with a numeric address, that of IPv6 in
-/// brackets.
+/// Address at which the gateway listens: `tcp://ADDRESS` or `tcp://ADDRESS:PORT` with a numeric address, that of IPv6
+/// in brackets.
 public struct GatewayAddress: Hashable, Sendable, CustomStringConvertible {
     /// Port of an address without one.
     public static let defaultPort: UInt16 = 5_765
@@ -18,7 +18,7 @@ public struct GatewayAddress: Hashable, Sendable, CustomStringConvertible {
         self.port = port
     }
 
-    /// Nil if `addressText` is not an address in this form.
+    /// Nil if `text` is not an address in this form.
     public init?(_ text: String) {
         guard text.hasPrefix(Self.scheme) else { return nil }
         var host = text.dropFirst(Self.scheme.count)

@@ -20,7 +20,7 @@ final class BytePump {
         /// Whether this end sends nothing more.
         var isEnded = false
         /// Whether this end accepts nothing more.
-        var isReadPaused = false
+        var isOutputClosed = false
         /// Bytes received from this end since they were last counted.
         var receivedBytes = 0
 
@@ -36,7 +36,7 @@ final class BytePump {
     private let loop: EventLoop
     private let scratchBuffer: Scratch
     private let remoteEnd: End
-    private let brokerSideEnd: End
+    private let innerEnd: End
     private var isClosed = false
 
     /// Buffer that all pumps of a loop share, because one moves bytes at a time.
@@ -53,12 +53,12 @@ final class BytePump {
         self.loop = loop
         self.scratchBuffer = scratch
         self.remoteEnd = End(remote)
-        self.brokerSideEnd = End(inner)
+        self.innerEnd = End(inner)
         self.remoteEnd.registration = try loop.add(remote, .readable) { [unowned self] readiness in
             handleReadiness(readiness, self.remoteEnd)
         }
-        self.brokerSideEnd.registration = try loop.add(inner, .readable) { [unowned self] readiness in
-            handleReadiness(readiness, self.brokerSideEnd)
+        self.innerEnd.registration = try loop.add(inner, .readable) { [unowned self] readiness in
+            handleReadiness(readiness, self.innerEnd)
         }
     }
 
@@ -66,12 +66,12 @@ final class BytePump {
 
     /// Whether the client has closed the connection, and all of its bytes were passed on.
     var isRemoteEnded: Bool {
-        isClosed || remoteEnd.isEnded && (brokerSideEnd.heldBytes.isEmpty || brokerSideEnd.isReadPaused)
+        isClosed || remoteEnd.isEnded && (innerEnd.heldBytes.isEmpty || innerEnd.isOutputClosed)
     }
 
     /// Whether libzmq has ended the connection, and all of its bytes were passed on.
     var isInnerEnded: Bool {
-        isClosed || brokerSideEnd.isEnded && (remoteEnd.heldBytes.isEmpty || remoteEnd.isReadPaused)
+        isClosed || innerEnd.isEnded && (remoteEnd.heldBytes.isEmpty || remoteEnd.isOutputClosed)
     }
 
     /// Returns the bytes passed to libzmq since the last call.
@@ -82,20 +82,20 @@ final class BytePump {
 
     /// Returns the bytes received from libzmq since the last call.
     func takeDrainedBytes() -> Int {
-        defer { brokerSideEnd.receivedBytes = 0 }
-        return brokerSideEnd.receivedBytes
+        defer { innerEnd.receivedBytes = 0 }
+        return innerEnd.receivedBytes
     }
 
     /// Closes both ends at once.
     func close() {
         guard !isClosed else { return }
         isClosed = true
-        for end in [remoteEnd, brokerSideEnd] {
+        for end in [remoteEnd, innerEnd] {
             if let registration = end.registration { loop.remove(registration) }
             UnixSocket.close(end.descriptor)
         }
         remoteEnd.heldBytes = []
-        brokerSideEnd.heldBytes = []
+        innerEnd.heldBytes = []
     }
 
     private func handleReadiness(_ readiness: EventLoop.Readiness, _ end: End) {
@@ -103,7 +103,7 @@ final class BytePump {
             // The kernel would report it without end. Unread bytes are read as the other end accepts them.
             if let registration = end.registration { loop.remove(registration) }
             end.registration = nil
-            end.isReadPaused = true
+            end.isOutputClosed = true
             end.heldBytes = []
         }
         moveBytes()
@@ -112,9 +112,9 @@ final class BytePump {
     /// Moves bytes both ways as far as both ends permit.
     private func moveBytes() {
         guard !isClosed else { return }
-        var hasMoved = moveBytes(from: brokerSideEnd, to: remoteEnd)
-        if readsFromRemote || remoteEnd.isReadPaused {
-            hasMoved = moveBytes(from: remoteEnd, to: brokerSideEnd) || hasMoved
+        var hasMoved = moveBytes(from: innerEnd, to: remoteEnd)
+        if readsFromRemote || remoteEnd.isOutputClosed {
+            hasMoved = moveBytes(from: remoteEnd, to: innerEnd) || hasMoved
         }
         updateInterests()
         if hasMoved { onProgress() }
@@ -147,13 +147,13 @@ final class BytePump {
 
     /// Sends the first bytes of the shared buffer, and holds the rest.
     private func send(_ count: Int, to target: End) {
-        guard !target.isReadPaused else { return }
+        guard !target.isOutputClosed else { return }
         let bytes = unsafe UnsafeRawBufferPointer(rebasing: scratchBuffer.bytes[..<count])
         switch unsafe UnixSocket.send(target.descriptor, bytes) {
         case .bytesTransferred(let sent) where sent == count: break
         case .bytesTransferred(let sent): target.heldBytes = unsafe ArraySlice([UInt8](bytes[sent...]))
         case .wouldBlock: target.heldBytes = unsafe ArraySlice([UInt8](bytes))
-        case .connectionEnded: target.isReadPaused = true
+        case .connectionEnded: target.isOutputClosed = true
         }
     }
 
@@ -170,7 +170,7 @@ final class BytePump {
                 target.heldBytes.removeFirst(sent)
             case .wouldBlock: return hasMoved
             case .connectionEnded:
-                target.isReadPaused = true
+                target.isOutputClosed = true
                 target.heldBytes = []
             }
         }
@@ -178,15 +178,15 @@ final class BytePump {
     }
 
     private func endOutput(of target: End) {
-        guard target.heldBytes.isEmpty, !target.isReadPaused else { return }
+        guard target.heldBytes.isEmpty, !target.isOutputClosed else { return }
         UnixSocket.endOutput(target.descriptor)
-        target.isReadPaused = true
+        target.isOutputClosed = true
     }
 
     private func updateInterests() {
         guard !isClosed else { return }
-        watch(remoteEnd, reads: readsFromRemote && brokerSideEnd.heldBytes.isEmpty)
-        watch(brokerSideEnd, reads: remoteEnd.heldBytes.isEmpty)
+        watch(remoteEnd, reads: readsFromRemote && innerEnd.heldBytes.isEmpty)
+        watch(innerEnd, reads: remoteEnd.heldBytes.isEmpty)
     }
 
     private func watch(_ end: End, reads: Bool) {
@@ -197,7 +197,7 @@ final class BytePump {
         end.watchedEvents = interest
         do throws(SystemError) { try loop.changeInterest(of: registration, to: interest) } catch {
             // Fails only without memory. Nothing moves any more, so the heartbeat ends the connection.
-            end.isReadPaused = true
+            end.isOutputClosed = true
         }
     }
 }

@@ -57,8 +57,8 @@ final class CurveEnd {
 
     deinit { if let registration { loop.remove(registration) } }
 
-    /// Whether a message can be read, or sent if `hasUnsent`. Call it before sleep, because it and other calls clear the
-    /// descriptor.
+    /// Whether a message can be read, or sent if `hasUnsent`. Call it before sleep, because it and other calls clear
+    /// the descriptor.
     func needsTurn(reads: Bool, hasUnsent: Bool) -> Bool {
         guard let readiness = try? socket.readiness() else { return false }
         return reads && readiness.contains(.readable) || hasUnsent && readiness.contains(.writable)

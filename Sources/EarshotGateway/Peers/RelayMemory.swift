@@ -10,7 +10,8 @@ struct RelayMemory {
     static let maximumUnreadBytes = 512 << 10
     /// Maximum bytes of messages that one client does not read; one more message may be added.
     static let maximumUnsentBytes = 1 << 20
-    /// Bytes of messages from all clients above which only one client with more than ``guaranteedBytesPerClient`` is read.
+    /// Bytes of messages from all clients above which only one client with more than ``guaranteedBytesPerClient`` is
+    /// read.
     static let undeliveredBytesThreshold = 64 << 20
     /// Bytes of messages to all clients above which ``guaranteedBytesPerClient`` is the bound of each.
     static let unsentBytesThreshold = 128 << 20

@@ -2,7 +2,7 @@ internal import EarshotWire
 
 /// Decision about each message of a remote peer: only HELLO and READY are changed, and they alone name the principal.
 struct RelayRule {
-    /// What happens to a message.
+    /// Decision about a message.
     enum Verdict: Equatable {
         /// The broker gets this head, and the body.
         case forward([UInt8])
@@ -65,7 +65,7 @@ struct RelayRule {
         .refuse(BrokerMessage.error(ErrorReply(code: code, detail: detail)).encoded())
     }
 
-    /// Whether a head is a HELLO, or one that only the decoder tells from it.
+    /// Whether a head is a HELLO, or one that only the decoder distinguishes from it.
     static func isHello(_ head: [UInt8]) -> Bool { head.starts(with: helloPrefix) }
 
     // MARK: Workers
@@ -73,7 +73,8 @@ struct RelayRule {
     private func workerVerdict(_ head: [UInt8], isFirst: Bool, _ proof: GatewayProof) -> Verdict {
         guard head.starts(with: Self.readyPrefix) else {
             guard isFirst else { return .forward(head) }
-            return Self.workerRefusal("not-authorized", "a key of role worker requests nothing: say READY EARW/1 first")
+            return Self.workerRefusal(
+                "not-authorized", "a key of role worker requests nothing: send READY EARW/1 first")
         }
         do throws(WireError) {
             guard case .ready(var ready) = try WorkerMessage(head: head) else { return .forward(head) }

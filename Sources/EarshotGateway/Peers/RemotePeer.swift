@@ -6,13 +6,13 @@ internal import ZMTP
 ///
 /// ```
 /// handshaking ──key accepted──→ greeting ──first message──→ relaying
-/// relaying ──client closes──→ leaving ──rest reaches the broker──→ closed
-/// relaying ──broker closes, or a refusal──→ parting ──rest reaches the client──→ closed
+/// relaying ──client closes──→ flushingToBroker ──rest reaches the broker──→ closed
+/// relaying ──broker closes, or a refusal──→ flushingToClient ──rest reaches the client──→ closed
 /// any ──key revoked, or a bound exceeded──→ closed
 /// ```
 ///
-/// Messages pass unchanged except HELLO and READY: see ``RelayRule``. The end of one connection ends the other, and the broker
-/// decides about the session by its lease.
+/// Messages pass unchanged except HELLO and READY: see ``RelayRule``. The end of one connection ends the other, and the
+/// broker decides about the session by its lease.
 final class RemotePeer {
     enum Phase: Equatable {
         /// The client has proved no key.
@@ -44,7 +44,7 @@ final class RemotePeer {
     private static let maximumUnsentBrokerMessages = 4_096
     /// Maximum length of a frame from the broker: its longest inline body, or a page of a table.
     private static let maximumBrokerFrameBytes = 64 << 20
-    /// Bytes of one message that no client needs: head and body of the maximum lengths, and what may follow them.
+    /// Maximum undelivered bytes of a client: head and body of the maximum lengths, and bytes that may follow them.
     private static let maximumUndeliveredBytes =
         CurveEnd.maximumFrameBytes + WireLimits.headBytes + RelayMemory.maximumUnreadBytes
     /// Bytes within a second that count as a heartbeat and not as a part of a message.
@@ -78,9 +78,7 @@ final class RemotePeer {
     private(set) var unsentBytes = 0
     private var lastFedAt: LoopTime
 
-    init(
-        _ number: UInt64, _ address: TCPSocket.Address, _ pump: BytePump, _ curve: CurveEnd, of gateway: Gateway
-    ) {
+    init(_ number: UInt64, _ address: TCPSocket.Address, _ pump: BytePump, _ curve: CurveEnd, of gateway: Gateway) {
         self.number = number
         self.address = address
         self.pump = pump
@@ -101,7 +99,7 @@ final class RemotePeer {
         setTimer(Self.greetingTimeout) { [unowned self] in close("no message after the handshake") }
     }
 
-    /// Lets libzmq tell the client that its key is refused, and closes the connection.
+    /// Lets libzmq inform the client that its key is refused, and closes the connection.
     func keyRefused() {
         phase = .flushingToClient
         setTimer(Self.refusalTimeout) { [unowned self] in close(nil) }
@@ -237,8 +235,8 @@ final class RemotePeer {
             let descriptor = try UnixSocket.connect(to: gateway.brokerSocketPath(for: role))
             let stream = try MessageStream(
                 descriptor, as: .dealer, frameBytes: Self.maximumBrokerFrameBytes,
-                maximumMessages: Self.maximumUnsentBrokerMessages,
-                loop: gateway.loop, onReady: { [unowned self] in requestTurn() })
+                maximumMessages: Self.maximumUnsentBrokerMessages, loop: gateway.loop,
+                onReady: { [unowned self] in requestTurn() })
             // A broker that started since the last event has sent its proof before it listened.
             gateway.readSupervisorLines()
             link = stream

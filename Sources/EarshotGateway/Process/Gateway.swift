@@ -17,8 +17,8 @@ final class Gateway {
     private static let descriptorsPerConnection = 6
     /// Descriptors for everything else: an idle gateway has 14.
     private static let (minimumReserve, maximumReserve) = (24, 64)
-    /// Maximum number of connections accepted in one pass, and of those that begin a handshake. Clients have their turns
-    /// between passes.
+    /// Maximum number of connections accepted in one pass, and of those that begin a handshake. Clients have their
+    /// turns between passes.
     private static let acceptsPerPass = 64
     private static let admissionsPerPass = 2
     /// Time without accepting connections after descriptors ran out.
@@ -34,8 +34,8 @@ final class Gateway {
     let loop: EventLoop
     private let busPath: String
     private let workPath: String
-    /// Secret for the present broker; nil before the supervisor has sent one. The broker knows this process by then, so no
-    /// connection is accepted before.
+    /// Secret for the present broker; nil before the supervisor has sent one. The broker knows this process by then, so
+    /// no connection is accepted before.
     var brokerProof: GatewayProof? {
         didSet { resumeAccepting() }
     }
@@ -144,7 +144,7 @@ final class Gateway {
         return isPending ? .noSleep : .untilEvent
     }
 
-    /// Gives a peer a turn in this pass or the next one.
+    /// Schedules a turn of a peer in this pass or the next one.
     func scheduleTurn(_ peer: RemotePeer) {
         guard !peer.isReady, peer.phase != .closed else { return }
         peer.isReady = true
@@ -163,7 +163,7 @@ final class Gateway {
     }
 
     private func decideAuthentication(_ request: Authentication.Request) -> Authentication.Decision {
-        // A socket asks once: it has one connection.
+        // A socket sends one request: it has one connection.
         guard let number = UInt64(request.domain), let peer = peers[number], peer.phase == .handshaking else {
             return .refused
         }

@@ -85,7 +85,7 @@ public final class GatewayProcess {
         return listeners
     }
 
-    /// Gives up all rights that the gateway does not need. Precedes libzmq's threads.
+    /// Drops all rights that the gateway does not need. Precedes libzmq's threads.
     private func enterSandbox() {
         var sandbox = Sandbox()
         sandbox.mayConnect = false

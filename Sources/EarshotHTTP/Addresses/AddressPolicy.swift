@@ -13,8 +13,8 @@
 /// permits that network for all names. `allow *.example` permits no private address, because an administrator of that
 /// domain could then choose one.
 ///
-/// An IPv4 address embedded in an IPv6 address is checked as well, in all forms of `IPv6Address.embeddedIPv4Addresses`; both must be
-/// allowed. A mapped address (`::ffff:a.b.c.d`) is checked only as the IPv4 address.
+/// An IPv4 address embedded in an IPv6 address is checked as well, in all forms of `IPv6Address.embeddedIPv4Addresses`;
+/// both must be allowed. A mapped address (`::ffff:a.b.c.d`) is checked only as the IPv4 address.
 public struct AddressPolicy: Hashable, Sendable {
     /// Policy that allows every address.
     public static let allowAll = AddressPolicy()

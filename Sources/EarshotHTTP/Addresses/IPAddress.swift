@@ -204,7 +204,7 @@ public struct IPv6Address: Hashable, Sendable, CustomStringConvertible {
         self.init(groups: groups, count: count, zeroRunIndex: zerosAt ?? count)
     }
 
-    /// Creates the address of `count` groups. Zero groups are inserted before group `zeroRunIndex`, up to eight in total.
+    /// Creates the address of `count` groups, and of as many zero groups before group `zeroRunIndex` as make eight.
     private init(groups: InlineArray<8, UInt16>, count: Int, zeroRunIndex: Int) {
         var high: UInt64 = 0
         var low: UInt64 = 0

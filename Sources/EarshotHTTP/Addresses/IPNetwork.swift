@@ -62,9 +62,8 @@ public struct IPNetwork: Hashable, Sendable, CustomStringConvertible {
         case .v4(let v4):
             self.address = .v4(IPv4Address(value: v4.value & ~(UInt32.max >> UInt32(prefixLength))))
         case .v6(let v6):
-            let (high, low) = (
-                UInt64.max >> UInt64(min(prefixLength, 64)), UInt64.max >> UInt64(max(prefixLength - 64, 0))
-            )
+            let high = UInt64.max >> UInt64(min(prefixLength, 64))
+            let low = UInt64.max >> UInt64(max(prefixLength - 64, 0))
             self.address = .v6(IPv6Address(highBits: v6.highBits & ~high, lowBits: v6.lowBits & ~low))
         }
     }

@@ -18,9 +18,7 @@ public struct CacheKey: Hashable, Sendable {
     /// - Parameters:
     ///   - partition: Separates otherwise equal requests.
     ///   - credentials: Rule by which requests share flights. Requests that share a flight share stored responses.
-    public init(
-        _ request: HTTPRequest, partition: String = "", credentials: CredentialRule = .standard
-    ) {
+    public init(_ request: HTTPRequest, partition: String = "", credentials: CredentialRule = .standard) {
         self.partition = request.route.decodesBody ? partition : partition + "\tundecoded"
         url = Self.keyURL(for: request.url)
         trustScope = credentials.trustScope(of: request)

@@ -6,9 +6,9 @@ extension CacheRule {
     /// Selects the variant for a request among the responses stored under its key; nil without a match: RFC 9111,
     /// section 4.1.
     ///
-    /// A response with `Vary` is preferred to one without, which may only lack it by mistake; then the newest one. A shared
-    /// cache may hold responses for one user, from the time when it was private. With `decode: no` the client accepts
-    /// the coding and type of the response.
+    /// A response with `Vary` is preferred to one without, which may only lack it by mistake; then the newest one. A
+    /// shared cache may hold responses for one user, from the time when it was private. With `decode: no` the client
+    /// accepts the coding and type of the response.
     public func selectedVariantIndex(for request: HTTPRequest, from stored: [StoredResponse]) -> Int? {
         guard request.method == .get || request.method == .head else { return nil }
         var chosen: (index: Int, rank: (Int64, Int64, Int64))?
@@ -36,23 +36,22 @@ extension CacheRule {
         let adding = mode.cacheControlFields(besides: request.fields)
         let requestDirectives = CacheControl(request: request.fields)
         let mayFetch = mode != .onlyIfCached && !requestDirectives.onlyIfCached
-        let isPartial = request.selectsResponse
-        let range = isPartial ? request.servableRange : nil
-        guard mode != .noStore, mode != .reload, !isPartial || range != nil,
+        let selectsResponse = request.selectsResponse
+        let range = selectsResponse ? request.servableRange : nil
+        guard mode != .noStore, mode != .reload, !selectsResponse || range != nil,
             let index = selectedVariantIndex(for: request, from: stored)
         else { return mayFetch ? .fetch(adding: adding) : .notCached }
         let response = stored[index]
+        let use = permittedUse(of: response, requestDirectives: requestDirectives, mode: mode, now: now)
         if let range {
             // A stale response would need a condition beside the range, which few servers combine correctly.
-            let isUsed =
-                response.canServeRange(for: request.fields)
-                && permittedUse(of: response, requestDirectives: requestDirectives, mode: mode, now: now)
-                    == .withoutValidation
-            if isUsed { return .useVariant(index, range: range) }
+            if use == .withoutValidation, response.canServeRange(for: request.fields) {
+                return .useVariant(index, range: range)
+            }
             return mayFetch ? .fetch(adding: adding) : .notCached
         }
         var conditions = response.revalidationConditions
-        switch permittedUse(of: response, requestDirectives: requestDirectives, mode: mode, now: now) {
+        switch use {
         case .withoutValidation: return .useVariant(index)
         case .whileValidating: return mayFetch ? .useAndRevalidate(index, adding: conditions) : .useVariant(index)
         case .afterValidation:
@@ -91,17 +90,17 @@ extension CacheRule {
         case withoutValidation, whileValidating, afterValidation
     }
 
-    private func permittedUse(of response: StoredResponse, requestDirectives: CacheControl, mode: CacheMode, now: Int64)
-        -> Use
-    {
+    private func permittedUse(
+        of response: StoredResponse, requestDirectives: CacheControl, mode: CacheMode, now: Int64
+    ) -> Use {
         guard !response.isInvalidated else { return .afterValidation }
         if mode == .forceCache || mode == .onlyIfCached { return .withoutValidation }
         guard !response.cacheControl.noCache, !requestDirectives.noCache else { return .afterValidation }
         let age = response.age(now: now)
         let lifetime = lifetime(of: response, mode: mode)
         let isFresh = age < lifetime
-        let isSpared = isFresh && response.cacheControl.isImmutable
-        if mode == .noCache || age > requestDirectives.maxAge ?? .max, !isSpared { return .afterValidation }
+        let isFreshAndImmutable = isFresh && response.cacheControl.isImmutable
+        if mode == .noCache || age > requestDirectives.maxAge ?? .max, !isFreshAndImmutable { return .afterValidation }
         if DeltaSeconds.sum(age, requestDirectives.minFresh ?? 0) > lifetime, requestDirectives.minFresh != nil {
             return .afterValidation
         }
@@ -115,8 +114,8 @@ extension CacheRule {
 }
 
 extension StoredResponse {
-    /// Whether ranges of the stored body are those of the response: it is a 200 without coding, and has the validator
-    /// that the request's `If-Range` names, if any. RFC 9110, sections 13.1.5 and 14.2.
+    /// Returns whether ranges of the stored body are those of the response: it is a 200 without coding, and has the
+    /// validator that the request's `If-Range` names, if any. RFC 9110, sections 13.1.5 and 14.2.
     fileprivate func canServeRange(for request: HeaderFields) -> Bool {
         guard status == 200, fields.hasIdentityCoding else { return false }
         guard request.contains("if-range") else { return true }
@@ -128,8 +127,8 @@ extension StoredResponse {
 }
 
 extension FailureCode {
-    /// Whether the failure corresponds to status 500, 502, 503 or 504, which RFC 5861, section 4, defines as an error.
-    /// A failed TLS handshake does not: the server may be an impostor.
+    /// Returns whether the failure corresponds to status 500, 502, 503 or 504, which RFC 5861, section 4, defines as an
+    /// error. A failed TLS handshake does not: the server may be an impostor.
     func isServerFault(status: Int?) -> Bool {
         switch self {
         case .httpStatus:
@@ -141,19 +140,16 @@ extension FailureCode {
             .truncated, .connectionReset, .protocolError, .originCoolingDown, .workerLost:
             true
         case .addressRefused, .proxyRefused, .tooLarge, .tooCompressed, .tls, .redirectLoop, .tooManyRedirects,
-            .redirectRefused,
-            .unsupportedScheme,
-            .malformedURL, .badHeader, .unsupportedMethod, .encodingError, .spoolFull, .spoolFailed, .deadlineExceeded,
-            .digestMismatch,
-            .handlerRemoved, .cancelled, .queueFull, .quotaExceeded, .workerFailed, .poisonRequest, .notCached,
-            .notStored,
-            .retentionExpired, .brokerStopping, .internalError:
+            .redirectRefused, .unsupportedScheme, .malformedURL, .badHeader, .unsupportedMethod, .encodingError,
+            .spoolFull, .spoolFailed, .deadlineExceeded, .digestMismatch, .handlerRemoved, .cancelled, .queueFull,
+            .quotaExceeded, .workerFailed, .poisonRequest, .notCached, .notStored, .retentionExpired, .brokerStopping,
+            .internalError:
             false
         }
     }
 }
 
-/// Cache's decision about a request. Indices refer to the list of variants passed in.
+/// Decision of the cache about a request. Indices refer to the list of variants passed in.
 public enum CacheDecision: Hashable, Sendable {
     /// Respond with this variant, or with one range of its body.
     case useVariant(Int, range: RequestedRange? = nil)

@@ -83,11 +83,12 @@ public struct CacheRule: Hashable, Sendable {
         return .store(stored)
     }
 
-    /// Returns whether several users may share a response to a request without credentials, stored or on its way: RFC 9111,
-    /// section 3.
+    /// Returns whether several users may share a response to a request without credentials, stored or on its way: RFC
+    /// 9111, section 3.
     ///
-    /// Section 7.3 permits a shared cache to store Set-Cookie. This one refuses it, as others do by default: the cookie of
-    /// an anonymous request is a new session. The status is no reason: an error that several requests wait for is theirs.
+    /// Section 7.3 permits a shared cache to store Set-Cookie. This one refuses it, as others do by default: the cookie
+    /// of an anonymous request is a new session. The status has no influence: requests that wait for one response share
+    /// its error as well.
     public static func mayBeShared(_ response: HeaderFields) -> Bool {
         let response = ParsedFields(response)
         let control = CacheControl(fieldValues: response.values(named: "cache-control"))
@@ -122,7 +123,7 @@ public struct CacheRule: Hashable, Sendable {
         return min(DeltaSeconds.between(modified, stored.date) * heuristicPercent / 100, maximumHeuristicSeconds)
     }
 
-    /// Lifetime that the server states; nil without one. `s-maxage` overrides the others in a shared cache.
+    /// Returns the lifetime that the server states; nil without one. `s-maxage` overrides the others in a shared cache.
     private func explicitLifetime(of stored: StoredResponse) -> Int64? {
         if isShared, let seconds = stored.cacheControl.sharedMaxAge { return seconds }
         return stored.explicitLifetime

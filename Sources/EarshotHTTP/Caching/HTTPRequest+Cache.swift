@@ -28,8 +28,8 @@ extension HTTPRequest {
 extension HeaderFields {
     /// Returns whether a response with this status is valid for a request with these fields. A 304 requires a condition
     /// (RFC 9110, section 15.4.5), a 206 a range (section 15.3.7).
-    public func permitResponse(withStatus: Int) -> Bool {
-        switch withStatus {
+    public func permitResponse(withStatus status: Int) -> Bool {
+        switch status {
         case 206: contains("range")
         case 304: contains("if-none-match") || contains("if-modified-since")
         default: true

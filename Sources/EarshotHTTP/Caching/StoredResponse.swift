@@ -33,11 +33,10 @@ public struct StoredResponse: Sendable {
         let fields = ParsedFields(fields)
         self.init(
             status: status, fields, CacheControl(fieldValues: fields.values(named: "cache-control")),
-            requestTime: requestTime,
-            responseTime: responseTime, varyKey: varyKey, isInvalidated: isInvalidated)
+            requestTime: requestTime, responseTime: responseTime, varyKey: varyKey, isInvalidated: isInvalidated)
     }
 
-    /// - Parameter control: Directives of `responseFields`.
+    /// - Parameter control: Directives of `fields`.
     init(
         status: Int, _ fields: ParsedFields, _ control: CacheControl, requestTime: Int64, responseTime: Int64,
         varyKey: VaryKey, isInvalidated: Bool = false
@@ -75,7 +74,7 @@ public struct StoredResponse: Sendable {
         return DeltaSeconds.sum(initialAge, DeltaSeconds.between(responseTime, now))
     }
 
-    /// Whether it is for one user. Computed, because private caches do not ask.
+    /// Whether it is for one user. Computed, because private caches do not use it.
     var isPersonal: Bool { CacheRule.isPersonal(ParsedFields(fields), cacheControl) }
 
     /// Whether it can be revalidated.

@@ -57,8 +57,8 @@ public struct Cookie: Hashable, Sendable {
     }
 }
 
-/// Parsed `Set-Cookie` field: RFC 6265bis, section 5.6. SameSite and unknown attributes are ignored, because there are no
-/// sites.
+/// Parsed `Set-Cookie` field: RFC 6265bis, section 5.6. SameSite and unknown attributes are ignored, because there are
+/// no sites.
 struct SetCookie {
     let name: ArraySlice<UInt8>
     let value: ArraySlice<UInt8>

@@ -106,7 +106,7 @@ public struct CookieJar: Hashable, Sendable {
         _ new: SetCookie, from url: FetchURL, by source: Source, suffixes: PublicSuffixes
     ) -> Cookie? {
         let host = url.origin.host
-        let isSafe = url.scheme == "https"
+        let isHTTPS = url.scheme == "https"
         guard new.domain.allSatisfy({ $0 < 0x80 }) else { return nil }
         var domain = String(decoding: new.domain, as: UTF8.self)
         if !domain.isEmpty, suffixes.contains(domain) ?? (source == .server) {
@@ -121,8 +121,8 @@ public struct CookieJar: Hashable, Sendable {
             name: Array(new.name), value: Array(new.value), domain: domain.isEmpty ? host : domain,
             isHostOnly: domain.isEmpty, path: path, isSecure: new.isSecure, isHTTPOnly: new.isHTTPOnly,
             expires: new.expires, created: 0, lastUse: 0)
-        if cookie.isSecure, !isSafe { return nil }
-        if !cookie.isSecure, !isSafe, shadowsSecureCookie(cookie) { return nil }
+        if cookie.isSecure, !isHTTPS { return nil }
+        if !cookie.isSecure, !isHTTPS, shadowsSecureCookie(cookie) { return nil }
         if new.nameBegins(with: "__secure-") || new.nameBegins(with: "__host-") {
             guard !cookie.name.isEmpty, cookie.isSecure else { return nil }
         }
@@ -168,9 +168,9 @@ public struct CookieJar: Hashable, Sendable {
         }
         if cookies.count > HTTPLimits.cookiesPerDomain {
             // Cookies that are not secure are evicted first: RFC 6265bis, section 5.7.
-            let open = cookies.indices.filter { !cookies[$0].isSecure }
-            let among = open.isEmpty ? Array(cookies.indices) : open
-            if let index = among.min(by: { cookies[$0].lastUse < cookies[$1].lastUse }) {
+            let insecure = cookies.indices.filter { !cookies[$0].isSecure }
+            let candidates = insecure.isEmpty ? Array(cookies.indices) : insecure
+            if let index = candidates.min(by: { cookies[$0].lastUse < cookies[$1].lastUse }) {
                 adjustTotals(for: cookies.remove(at: index), by: -1)
             }
         }
@@ -184,22 +184,23 @@ public struct CookieJar: Hashable, Sendable {
         if cookie.isSecure { secureCount += change }
     }
 
-    /// Removes expired cookies. If the jar is still too full, evicts the least recently used ones. O(cookies · log cookies),
-    /// once for `HTTPLimits.surplusCookies` insertions.
+    /// Removes expired cookies. If the jar is still too full, evicts the least recently used ones. O(cookies · log
+    /// cookies), once for `HTTPLimits.surplusCookies` insertions.
     private mutating func makeRoom(now: Int64) {
         for domain in Array(cookiesByDomain.keys) { removeExpired(of: domain, now: now) }
         evict { $0.count > HTTPLimits.cookiesPerJar }
     }
 
     /// Evicts the least recently used cookies until the others have at most this many bytes. O(cookies · log cookies).
-    public mutating func shrink(toBytes most: Int) { evict { $0.byteCount > most } }
+    public mutating func shrink(toBytes limit: Int) { evict { $0.byteCount > limit } }
 
     /// Evicts the least recently used cookies while the jar is too full.
     private mutating func evict(while isTooFull: (CookieJar) -> Bool) {
         guard isTooFull(self) else { return }
         var evicted: [String: Set<UInt64>] = [:]
-        for cookie in cookiesByDomain.values.joined().sorted(by: { ($0.lastUse, $0.created) < ($1.lastUse, $1.created) }
-        ) {
+        let byLastUse = cookiesByDomain.values.joined()
+            .sorted { ($0.lastUse, $0.created) < ($1.lastUse, $1.created) }
+        for cookie in byLastUse {
             guard isTooFull(self) else { break }
             adjustTotals(for: cookie, by: -1)
             evicted[cookie.domain, default: []].insert(cookie.created)
@@ -222,8 +223,8 @@ public struct CookieJar: Hashable, Sendable {
     }
 }
 
-/// Public suffixes: domains such as `com` and `co.uk`, below which names belong to different owners. Servers must not set
-/// cookies for them: RFC 6265bis, section 5.7.
+/// Public suffixes: domains such as `com` and `co.uk`, below which names belong to different owners. Servers must not
+/// set cookies for them: RFC 6265bis, section 5.7.
 public struct PublicSuffixes: Sendable {
     private let isPublicSuffix: @Sendable (String) -> Bool?
 
@@ -236,8 +237,8 @@ public struct PublicSuffixes: Sendable {
         self.isPublicSuffix = lookUp
     }
 
-    /// Returns whether a domain in lower-case ASCII is a public suffix; nil if that is unknown. A domain without an inner
-    /// dot is one, such as `com` and `localhost`.
+    /// Returns whether a domain in lower-case ASCII is a public suffix; nil if that is unknown. A domain without an
+    /// inner dot is one, such as `com` and `localhost`.
     func contains(_ domain: String) -> Bool? {
         // A dot at the end makes another host, and no other suffix.
         let name = domain.utf8.last == UInt8(ascii: ".") ? String(domain.dropLast()) : domain

@@ -29,8 +29,8 @@ public enum ContentCoding: Hashable, Sendable, CaseIterable {
 
 extension HeaderFields {
     /// Content codings to decode, the one applied last first. Empty if one is unknown or there are more than
-    /// `HTTPLimits.contentCodings`: the body is not decoded then. Nor is a gzip archive, which the server sends as a coded
-    /// body of that type.
+    /// `HTTPLimits.contentCodings`: the body is not decoded then. Nor is a gzip archive, which the server sends as a
+    /// coded body of that type.
     public var codingsToDecode: [ContentCoding] {
         var codings: [ContentCoding] = []
         for name in FieldList.members(valueBytes(named: "content-encoding")) {

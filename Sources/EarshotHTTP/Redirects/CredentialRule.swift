@@ -36,8 +36,8 @@ public struct CredentialRule: Hashable, Sendable {
         return TrustScope(credentialMaterial: material)
     }
 
-    /// Schemes that authenticate a connection and not only one request, contrary to RFC 9110, section 11.1. See RFC 4559,
-    /// section 6.
+    /// Schemes that authenticate a connection and not only one request, contrary to RFC 9110, section 11.1. See RFC
+    /// 4559, section 6.
     private static let connectionAuthSchemes: Set = ["negotiate", "ntlm", "kerberos", "nego2"]
 
     /// Returns whether a server or proxy may take later requests on the same connection as those of this user.

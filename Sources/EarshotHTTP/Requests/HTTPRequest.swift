@@ -34,15 +34,15 @@ extension HTTPRequest {
     }
 }
 
-/// Fields in which requests may differ that share a fetch, if the worker decodes nothing. Whether the response suits
-/// each of them is known when it arrives.
+/// Fields in which requests that share a fetch may differ, if the worker decodes nothing. Only the response shows
+/// whether it suits each of them.
 extension HTTPRequest {
-    /// The fields that requests must have in common to share a fetch, in canonical form.
+    /// Returns the fields that requests must have in common to share a fetch, in canonical form.
     ///
-    /// With `decode: no` those are left out that describe the client or its preferences, and those that only choose the
-    /// cache mode.
+    /// With `decode: no` the form omits fields that describe the client or its preferences, and those that only choose
+    /// the cache mode.
     ///
-    /// - Parameter includesAll: Whether no field is left out.
+    /// - Parameter includesAll: Whether the form omits no field.
     public func coalescingFields(includesAll: Bool) -> [UInt8] {
         guard !route.decodesBody, !includesAll else { return fields.canonicalBytes }
         let hasMode = CacheControl(request: fields).equivalentCacheMode != nil
@@ -51,14 +51,14 @@ extension HTTPRequest {
         }
     }
 
-    /// Cache mode of the request: the one that FETCH names or, with `decode: no` and without one, that of
+    /// Returns the cache mode of the request: the one that FETCH names or, with `decode: no` and without one, that of
     /// `Cache-Control` and `Pragma`.
     public func effectiveCacheMode(_ named: CacheMode) -> CacheMode {
         guard !route.decodesBody, named == .default else { return named }
         return CacheControl(request: fields).equivalentCacheMode ?? named
     }
 
-    /// Returns whether the response to another request, which differs in fields that `coalescingFields` leaves out, suits
+    /// Returns whether the response to another request, which differs in fields that `coalescingFields` omits, suits
     /// this one: `Vary` names none of those that differ, and this client accepts its coding and type.
     public func acceptsResponse(_ response: HeaderFields, to other: HTTPRequest) -> Bool {
         let (own, others) = (preferenceFields, other.preferenceFields)
@@ -116,7 +116,8 @@ extension HeaderFields {
         return weights[type] ?? weights["\(kind)/*"] ?? weights["*/*"] ?? false
     }
 
-    /// Members of a list with weights: whether each has a weight above 0. Parameters other than the weight are ignored.
+    /// Returns the members of a list with weights: whether each has a weight above 0. Parameters other than the weight
+    /// are ignored.
     private func acceptedMembers(of name: String) -> [String: Bool] {
         var weights: [String: Bool] = [:]
         for member in FieldList.members(valueBytes(named: name)) {
@@ -135,7 +136,7 @@ extension HeaderFields {
         String(decoding: bytes.map(\.lowercased), as: UTF8.self)
     }
 
-    /// Name of a coding, or of another member, in lower case.
+    /// Returns the name of a coding, or of another member, in lower case.
     private static func codingName(_ bytes: ArraySlice<UInt8>) -> String {
         switch lowercased(bytes) {
         case "x-gzip": "gzip"
@@ -199,6 +200,6 @@ public struct TrustScope: Hashable, Sendable, CustomStringConvertible {
     /// Whether this is the scope of requests without credentials.
     public var isCredentialFree: Bool { credentialMaterial.isEmpty }
 
-    /// `credentialFree` or `private`; contains no credentials.
+    /// `shared` for the scope without credentials, otherwise `private`; contains no credentials.
     public var description: String { isCredentialFree ? "shared" : "private" }
 }

@@ -58,7 +58,7 @@ struct ProxyExceptions: Hashable, Sendable {
         }
     }
 
-    /// Whether a request of this URL uses no proxy.
+    /// Returns whether a request of this URL uses no proxy.
     func contain(_ url: FetchURL) -> Bool {
         if excludesAllHosts { return true }
         if let address = url.address { return networks.contains { $0.contains(address) } }
@@ -74,7 +74,7 @@ struct ProxyExceptions: Hashable, Sendable {
         return name.isEmpty ? nil : String(name)
     }
 
-    /// Whether the host of a URL can have this name or end with it. A host that ends in a number is an address.
+    /// Returns whether the host of a URL can have this name or end with it. A host that ends in a number is an address.
     private static func isHostName(_ name: String) -> Bool {
         let last = name.utf8[(name.utf8.lastIndex(of: UInt8(ascii: ".")) ?? name.startIndex)...]
         return name.utf8.allSatisfy { $0.isLetter || $0.isDigit || [0x2d, 0x2e, 0x5f].contains($0) }
@@ -146,7 +146,7 @@ public struct ProxyAddress: Hashable, Sendable {
         }
     }
 
-    /// Reason why a text is no address of a proxy. Its description contains no part of the text.
+    /// Reason why a text is not the address of a proxy. Its description contains no part of the text.
     public enum ParseError: Error, Hashable, Sendable, CustomStringConvertible {
         /// Scheme of no supported protocol.
         case unsupportedScheme
@@ -176,9 +176,10 @@ public struct ProxyAddress: Hashable, Sendable {
     /// Address for messages: `HOST:PORT`, without user information.
     public var hostAndPort: String { "\(host.contains(":") ? "[\(host)]" : host):\(port)" }
 
-    /// Complete proxy URL for libcurl.
+    /// Returns the complete proxy URL for libcurl.
     ///
-    /// - Parameter target: the URL to request. SOCKS 4 transfers its host as an IPv4 address or, by the extension 4A, as a name.
+    /// - Parameter target: The URL to request. SOCKS 4 transfers its host as an IPv4 address or, by the extension 4A,
+    ///   as a name.
     public func url(for target: FetchURL) -> String {
         let scheme =
             switch kind {

@@ -44,14 +44,14 @@ public struct RequestConditions: Hashable, Sendable {
         return fields
     }
 
-    /// Returns a request without its conditions, and these. Nil for a request without conditions, and for one with another
-    /// field that selects the response, whose combination with conditions only the server evaluates.
-    public static func separateConditions(from request: HTTPRequest) -> (
-        plain: HTTPRequest, conditions: RequestConditions
-    )? {
-        guard request.method.canCoalesce, request.url.isHTTP,
-            request.fields.contains(where: isCondition)
-        else { return nil }
+    /// Returns a request without its conditions, and these. Nil for a request without conditions, and for one with
+    /// another field that selects the response, whose combination with conditions only the server evaluates.
+    public static func separateConditions(
+        from request: HTTPRequest
+    ) -> (plain: HTTPRequest, conditions: RequestConditions)? {
+        guard request.method.canCoalesce, request.url.isHTTP, request.fields.contains(where: isCondition) else {
+            return nil
+        }
         var plain = request
         plain.fields.removeAll(where: isCondition)
         guard !plain.selectsResponse else { return nil }

@@ -8,8 +8,8 @@ public struct ResumeRule: Hashable, Sendable {
     /// Returns the fields that request the missing part of `kept`; nil if the whole must be requested.
     ///
     /// Only a GET without its own ranges and conditions is resumed, for bytes without content coding and with a strong
-    /// validator. The fields include `Accept-Encoding: identity`, because offsets differ in an encoded body. The range is
-    /// closed if the length is known, because some servers answer 416 to an open one.
+    /// validator. The fields include `Accept-Encoding: identity`, because offsets differ in an encoded body. The range
+    /// is closed if the length is known, because some servers answer 416 to an open one.
     public func rangeRequestFields(toResume kept: PartialBody, of request: HTTPRequest) -> HeaderFields? {
         guard request.method == .get, !request.selectsResponse, kept.keptBytes > 0, kept.hasIdentityCoding,
             kept.keptBytes <= kept.totalBytes ?? .max, let validator = kept.validator.strongValidatorText
@@ -39,8 +39,7 @@ public struct ResumeRule: Hashable, Sendable {
         }
         // Contradictory lengths cannot verify a later response.
         guard length != nil || !response.contains("content-length") else { return nil }
-        let kept = PartialBody(
-            keptBytes: keptBytes, totalBytes: length.map { Int64($0) }, response: response, now: now)
+        let kept = PartialBody(keptBytes: keptBytes, totalBytes: length.map { Int64($0) }, response: response, now: now)
         return kept.validator.ifRange != nil && rangeRequestFields(toResume: kept, of: request) != nil ? kept : nil
     }
 
@@ -80,8 +79,7 @@ public struct ResumeRule: Hashable, Sendable {
         // A multipart body has no Content-Range of its own.
         guard let range = response.singleValue(named: "content-range").flatMap({ ContentRange(fieldValue: $0) }),
             let bytes = range.byteRange, bytes.lowerBound == kept.keptBytes, response.hasIdentityCoding,
-            kept.hasIdentityCoding,
-            kept.validator.isStronglyEqual(to: Validator(response: response, now: now))
+            kept.hasIdentityCoding, kept.validator.isStronglyEqual(to: Validator(response: response, now: now))
         else { return nil }
         if let total = range.totalBytes, let known = kept.totalBytes, total != known { return nil }
         let total = range.totalBytes ?? kept.totalBytes
@@ -96,11 +94,10 @@ public struct ResumeRule: Hashable, Sendable {
     }
 
     /// Returns whether a 416 confirms that the stored bytes are complete. The representation is the same if the first
-    /// response gave this length, or the 416 has the same strong validator.
+    /// response had this length, or the 416 has the same strong validator.
     private func isComplete(_ kept: PartialBody, confirmedBy response: HeaderFields, now: Int64) -> Bool {
         guard let range = response.singleValue(named: "content-range").flatMap({ ContentRange(fieldValue: $0) }),
-            range.byteRange == nil,
-            range.totalBytes == kept.keptBytes, kept.hasIdentityCoding, kept.validator.isStrong
+            range.byteRange == nil, range.totalBytes == kept.keptBytes, kept.hasIdentityCoding, kept.validator.isStrong
         else { return false }
         let validator = Validator(response: response, now: now)
         guard !kept.validator.contradicts(validator) else { return false }

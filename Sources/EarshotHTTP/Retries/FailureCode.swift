@@ -51,7 +51,7 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
     case handlerRemoved = "removed"
     case cancelled
     case queueFull = "queue-full"
-    /// The user of the request has reached its part of what all users of the bus share. The detail names it.
+    /// The user of the request has reached a quota. The detail names it.
     case quotaExceeded = "quota"
     /// The server's `Retry-After` exceeds the configured maximum.
     case originCoolingDown = "origin-cooling"
@@ -85,15 +85,10 @@ public enum FailureCode: String, Hashable, Sendable, CaseIterable {
             .connectionReset, .workerLost, .spoolFailed:
             true
         case .addressRefused, .unknownHost, .proxyRefused, .tooLarge, .tooCompressed, .tls, .redirectLoop,
-            .tooManyRedirects,
-            .redirectRefused,
-            .unsupportedScheme,
-            .malformedURL, .badHeader, .unsupportedMethod, .protocolError, .encodingError, .spoolFull,
-            .deadlineExceeded,
-            .digestMismatch, .handlerRemoved, .cancelled, .queueFull, .quotaExceeded, .originCoolingDown, .workerFailed,
-            .poisonRequest,
-            .notCached,
-            .notStored, .retentionExpired, .brokerStopping, .internalError:
+            .tooManyRedirects, .redirectRefused, .unsupportedScheme, .malformedURL, .badHeader, .unsupportedMethod,
+            .protocolError, .encodingError, .spoolFull, .deadlineExceeded, .digestMismatch, .handlerRemoved, .cancelled,
+            .queueFull, .quotaExceeded, .originCoolingDown, .workerFailed, .poisonRequest, .notCached, .notStored,
+            .retentionExpired, .brokerStopping, .internalError:
             false
         }
     }

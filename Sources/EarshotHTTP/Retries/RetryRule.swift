@@ -1,6 +1,6 @@
 /// Decides whether and when a failed flight is retried: exponential backoff with jitter.
 ///
-/// The pause depends on the number of fruitless attempts in a row.
+/// The pause depends on the number of attempts in a row that did not extend the body. Progress resets it.
 public struct RetryRule: Hashable, Sendable {
     private let backoff: Backoff
 
@@ -14,7 +14,7 @@ public struct RetryRule: Hashable, Sendable {
     /// - Parameters:
     ///   - status: Status that the server sent, if any.
     ///   - attempts: Attempts made, this one included.
-    ///   - failedAttempts: Attempts in a row, this one included, that did not extend the body. Progress resets the pause.
+    ///   - failedAttempts: Attempts in a row, this one included, that did not extend the body.
     ///   - retries: Attempts allowed after the first.
     ///   - random: Uniformly distributed number for the jitter.
     public func decision(

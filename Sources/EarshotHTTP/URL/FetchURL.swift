@@ -49,8 +49,8 @@ public struct FetchURL: Hashable, Sendable, CustomStringConvertible {
 
     /// Parses an absolute URL with a possibly internationalized host name.
     ///
-    /// - Parameter hostEncoder: Called only for such names, so that ASCII URLs cost nothing extra. Without it such names are
-    ///   rejected.
+    /// - Parameter hostEncoder: Called only for such names, so that ASCII URLs cost nothing extra. Without it such
+    ///   names are rejected.
     public init(_ text: String, hostEncoder: HostNameEncoder?) throws(ParseError) {
         do throws(ParseError) { try self.init(text) } catch {
             let utf8 = text.utf8

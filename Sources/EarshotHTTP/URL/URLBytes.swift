@@ -29,7 +29,7 @@ extension UInt8 {
         }
     }
 
-    /// A byte that needs no escape in a path: `isQueryByte` without the rest of the URL standard's path percent-encode set.
+    /// A byte that needs no escape in a path: an `isQueryByte` outside the URL standard's path percent-encode set.
     var isPathByte: Bool {
         guard isQueryByte else { return false }
         return switch self {

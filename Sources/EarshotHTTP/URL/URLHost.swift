@@ -58,7 +58,7 @@ enum URLHost {
         let isEscaped =
             range.upperBound - end > 3 && bytes[end + 1] == UInt8(ascii: "2") && bytes[end + 2] == UInt8(ascii: "5")
         let zone = end + (isEscaped ? 3 : 1)..<range.upperBound
-        // Addresses of global scope have no zones: a zone would only give them other names.
+        // Addresses of global scope have no zones: a zone would only add other names for them.
         guard address.isLinkLocal, !zone.isEmpty, zone.count <= HTTPLimits.zoneBytes else { throw .invalidAddress }
         for index in zone where !bytes[index].isZoneByte { throw .invalidAddress }
         return (.address(.v6(address), zone: zone), isNormal && isEscaped)

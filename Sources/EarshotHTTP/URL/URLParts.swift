@@ -179,9 +179,7 @@ struct URLParts {
 /// Normal form of a parsed URL, for `FetchURL`.
 extension URLParts {
     /// Returns the normalized URL and its layout.
-    func serialized(
-        _ bytes: Span<UInt8>
-    ) throws(FetchURL.ParseError) -> (text: String, layout: FetchURL.Layout) {
+    func serialized(_ bytes: Span<UInt8>) throws(FetchURL.ParseError) -> (text: String, layout: FetchURL.Layout) {
         var text: [UInt8] = []
         text.reserveCapacity(bytes.count + 16)
         Self.appendLowercase(bytes, 0..<schemeEnd, to: &text)
@@ -212,9 +210,9 @@ extension URLParts {
     }
 
     /// Appends an authority without its `//`. Returns the position of the host.
-    private static func appendAuthority(_ authority: URLAuthority, _ bytes: Span<UInt8>, to text: inout [UInt8])
-        -> Range<Int>
-    {
+    private static func appendAuthority(
+        _ authority: URLAuthority, _ bytes: Span<UInt8>, to text: inout [UInt8]
+    ) -> Range<Int> {
         if !authority.userinfo.isEmpty {
             for index in authority.userinfo { text.append(bytes[index]) }
             text.append(UInt8(ascii: "@"))

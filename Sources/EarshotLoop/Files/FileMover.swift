@@ -10,7 +10,7 @@ public final class FileMover {
     /// Whether renames can succeed. False after the first source on another file system.
     private var canRename = true
 
-    /// - Returns: nil for a folder whose new files inherit more than the umask gives: a set-group-ID folder, or one
+    /// - Returns: nil for a folder whose new files inherit more than the umask permits: a set-group-ID folder, or one
     ///   with a default access control list.
     public init?(into folder: String) {
         var status = stat()
@@ -30,20 +30,21 @@ public final class FileMover {
         return unsafe stat(folder, &status) == 0 && status.st_dev == folderDevice
     }
 
-    /// Renames a file, or names an unnamed one, and gives it the permissions of a new file. Replaces an existing file of
+    /// Renames a file, or names an unnamed one, and sets the permissions of a new file. Replaces an existing file of
     /// that name.
     ///
     /// - Parameters:
-    ///   - source: Descriptor of the same file.
+    ///   - source: Descriptor of the file at `path`.
     ///   - folder: Folder that a relative `name` is relative to.
     ///   - mode: Permissions of the file; nil for those of a new one.
     /// - Returns: false if the caller has to copy instead: the file has another name as well, `folder` is on another
     ///   file system, or the rename failed. The copy reports the reason.
-    public func move(_ path: String, open source: Int32, to name: String, in folder: Int32, mode: UInt32? = nil) -> Bool
-    {
+    public func move(
+        _ path: String, open source: Int32, to name: String, in folder: Int32, mode: UInt32? = nil
+    ) -> Bool {
         var status = stat()
         guard canRename, unsafe fstat(source, &status) == 0, status.st_nlink <= 1,
-            fchmod(source, mode ?? self.newFileMode) == 0
+            fchmod(source, mode ?? newFileMode) == 0
         else { return false }
         let isMoved =
             status.st_nlink == 0

@@ -54,8 +54,8 @@ public struct FilePermissions: Sendable {
     /// Whether new files of this process usually have this owner and group.
     public var belongsToThisProcess: Bool { owner == geteuid() && group == getegid() }
 
-    /// Gives a file these permissions, and the owner if this process may do so. A file that cannot get the group gives
-    /// no permissions to its own group.
+    /// Sets these permissions of a file, and the owner if this process may do so. If the group cannot be set, the
+    /// file's own group gets no permissions.
     ///
     /// - Returns: false on failure, with the reason in `errno`.
     public func apply(to descriptor: Int32) -> Bool {

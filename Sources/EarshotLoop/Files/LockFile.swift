@@ -21,14 +21,14 @@ public final class LockFile: Sendable {
 
     /// Acquires the lock once its holder has ended.
     ///
-    /// - Parameter milliseconds: Maximum time to wait for the end of the process that holds the lock.
     /// A killed process loses its memory before its files, and then hides them from other processes. So the process
     /// that the file names counts as the holder.
     ///
+    /// - Parameter milliseconds: Maximum time to wait for the end of the process that holds the lock.
     /// - Returns: nil if that process goes on, or if the file does not name it.
-    public static func acquire(_ path: String, maximumWaitMilliseconds milliseconds: Int32) throws(SystemError)
-        -> LockFile?
-    {
+    public static func acquire(
+        _ path: String, maximumWaitMilliseconds milliseconds: Int32
+    ) throws(SystemError) -> LockFile? {
         if let lock = try acquire(path) { return lock }
         try namedProcess(inLock: path)?.process.awaitEnd(milliseconds: milliseconds)
         return try acquire(path)
@@ -77,7 +77,7 @@ extension LockFile {
     /// Maximum length of a process ID in the file, in bytes.
     private static let maximumProcessIDBytes = 16
 
-    /// Writes the ID of this process into the file, for ``holder(_:)``. On a full disk the file may stay empty.
+    /// Writes the ID of this process into the file, for ``holder(ofLock:)``. On a full disk the file may stay empty.
     static func writeProcessID(_ descriptor: Int32) {
         let bytes = Array("\(getpid())\n".utf8)
         _ = unsafe pwrite(descriptor, bytes, bytes.count, 0)

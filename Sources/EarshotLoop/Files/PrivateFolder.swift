@@ -2,10 +2,10 @@ internal import Glibc
 
 /// Creation of a user's private folders, and the checks made before their contents are trusted.
 ///
-/// A *closed* folder (the runtime folder) is accessible to its owner alone. An *open* one is the runtime folder of a bus
-/// for several users: all may enter it, and its owner alone may write to it. A *store* (spool, cache, durable requests)
-/// is writable by its owner alone, and no other user can rename it. Each folder above a store belongs to this user or
-/// root, and is not writable by others unless it is sticky, as `StrictModes` of sshd(8) requires.
+/// A *closed* folder (the runtime folder) is accessible to its owner alone. An *open* one is the runtime folder of a
+/// bus for several users: all may enter it, and its owner alone may write to it. A *store* (spool, cache, durable
+/// requests) is writable by its owner alone, and no other user can rename it. Each folder above a store belongs to this
+/// user or root, and is not writable by others unless it is sticky, as `StrictModes` of sshd(8) requires.
 public enum PrivateFolder {
     /// Maximum number of symbolic links followed above a folder: the kernel's limit, path_resolution(7).
     private static let maximumSymbolicLinks = 40
@@ -214,28 +214,28 @@ public enum PrivateFolder {
         // In a user namespace, root's files appear to belong to another user. The owner of `/` can replace everything
         // anyway.
         let trusted: Set = [geteuid(), 0, root.st_uid]
-        var place = ""
+        var current = ""
         var links = 0
         var rest = path.split(separator: "/").dropLast().reversed().map(String.init)
         try checkAncestor(root, "/", path, trusted, allowsSticky)
         while let name = rest.popLast() {
             if name == "." { continue }
             if name == ".." {
-                place = place.lastIndex(of: "/").map { String(place[..<$0]) } ?? ""
+                current = current.lastIndex(of: "/").map { String(current[..<$0]) } ?? ""
                 continue
             }
-            let next = "\(place)/\(name)"
+            let next = "\(current)/\(name)"
             guard let found = try status(of: next) else { return }
             try checkAncestor(found, next, path, trusted, allowsSticky)
             guard found.st_mode & S_IFMT == S_IFLNK else {
-                place = next
+                current = next
                 continue
             }
             links += 1
             guard links <= maximumSymbolicLinks, let target = linkTarget(of: next) else {
                 throw FolderError(path, .replaceableByOthers(above: next))
             }
-            if target.hasPrefix("/") { place = "" }
+            if target.hasPrefix("/") { current = "" }
             rest += target.split(separator: "/").reversed().map(String.init)
         }
     }

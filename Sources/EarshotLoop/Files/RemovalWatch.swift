@@ -2,7 +2,7 @@ internal import Glibc
 
 /// Detects that files or folders are removed, moved or unmounted: inotify(7).
 ///
-/// An event does not say which path changed, so the owner checks all of its paths.
+/// An event does not name the path that changed, so the owner checks all of its paths.
 public final class RemovalWatch {
     /// Size of the read buffer in bytes: some hundred events.
     private static let bufferBytes = 1 << 14

@@ -26,8 +26,8 @@ public struct SmallFile: Sendable {
             changeTimes = [status.st_mtim, status.st_ctim].map { $0.tv_sec * 1_000_000_000 + $0.tv_nsec }
         }
 
-        /// Whether a later change would change the version. The clock of a file system advances by steps of some milliseconds, so
-        /// two changes within a step are one version.
+        /// Whether a later change would change the version. The clock of a file system advances by steps of some
+        /// milliseconds, so two changes within a step are one version.
         fileprivate var distinguishesNextChange: Bool {
             var now = timespec()
             guard unsafe clock_gettime(CLOCK_REALTIME, &now) == 0 else { return false }
@@ -56,7 +56,7 @@ public struct SmallFile: Sendable {
 
     /// Bytes of the whole file.
     public let content: [UInt8]
-    /// Version of the file; nil if it may not tell the next change from the last one.
+    /// Version of the file; nil if it may be equal before and after the next change.
     public let version: Version?
 
     /// Reads a file of 1 to `maximumBytes` bytes.
@@ -72,8 +72,8 @@ public struct SmallFile: Sendable {
         var bytes = [UInt8](repeating: 0, count: Int(status.st_size))
         var count = 0
         while count < bytes.count {
-            let read = unsafe bytes.withUnsafeMutableBytes { place in
-                unsafe Glibc.read(descriptor, place.baseAddress?.advanced(by: count), place.count - count)
+            let read = unsafe bytes.withUnsafeMutableBytes { buffer in
+                unsafe Glibc.read(descriptor, buffer.baseAddress?.advanced(by: count), buffer.count - count)
             }
             guard read >= 0 || errno == EINTR else { throw .systemError(number: errno) }
             // The file was truncated after `fstat`.
@@ -85,8 +85,8 @@ public struct SmallFile: Sendable {
 }
 
 extension SmallFile {
-    /// Creates or replaces a file, with the mode 0600. Readers see the former content or the new one. If the write fails, the
-    /// former file stays. Nothing is flushed to the disk.
+    /// Creates or replaces a file, with the mode 0600. Readers see the former content or the new one. If the write
+    /// fails, the former file stays. Nothing is flushed to the disk.
     public static func replace(_ path: String, with bytes: [UInt8]) {
         let draft = path + ".new"
         let descriptor = unsafe open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0o600)

@@ -31,7 +31,7 @@ public enum UnnamedFile {
         return descriptor >= 0 ? descriptor : nil
     }
 
-    /// Links the file as `link`. Returns false on failure, such as an existing name, with the reason in `errno`.
+    /// Links the file as `name`. Returns false on failure, such as an existing name, with the reason in `errno`.
     public static func name(_ descriptor: Int32, _ name: [CChar], in folder: Int32) -> Bool {
         // Linux before 6.10 requires a capability for a link by descriptor, and returns ENOENT without it. A link
         // through /proc requires none, and takes a third longer.

@@ -47,7 +47,7 @@ internal import Glibc
     public enum SleepLimit: Equatable, Sendable {
         /// No limit: sleep until an event or timer.
         case untilEvent
-        /// Sleep until the given time at the latest.
+        /// Sleep until this time at the latest.
         case until(LoopTime)
         /// Work is pending that no descriptor reports: poll the descriptors without sleeping.
         case noSleep
@@ -194,8 +194,8 @@ internal import Glibc
         try run(until: isDone, deadline: LoopTime.readClock().advanced(by: limit))
     }
 
-    /// Calls the hooks again before the next sleep. For work that arises after the hooks of a pass, as in the condition of
-    /// ``run(until:)``.
+    /// Calls the hooks again before the next sleep. For work that arises after the hooks of a pass, as in the condition
+    /// of ``run(until:)``.
     public func requestAnotherPass() { isPassRequested = true }
 
     /// Makes ``run()`` return at the end of this pass.
@@ -313,8 +313,6 @@ internal import Glibc
         let error = SystemError("epoll_ctl")
         guard error.number == EEXIST || error.number == ENOENT else { throw error }
         guard linux_epoll_control(epollDescriptor, second, descriptor, interest.rawValue, registration.epollKey) == 0
-        else {
-            throw SystemError("epoll_ctl")
-        }
+        else { throw SystemError("epoll_ctl") }
     }
 }

@@ -5,12 +5,12 @@ internal import Synchronization
 /// Queue that carries values from other threads to a loop's thread.
 ///
 /// A loop has two ways to take values. It may call ``takeAll()`` in the handler of ``descriptor``, and is woken for the
-/// first value after that. Or it calls ``takeAll(into:)`` in each pass and ``prepareToSleep()`` before it sleeps, which saves
-/// the system call that wakes a loop already awake.
+/// first value after that. Or it calls ``takeAll(into:)`` in each pass and ``prepareToSleep()`` before it sleeps, which
+/// saves the system call that wakes a loop already awake.
 public final class Mailbox<Value: Sendable>: Sendable {
     /// Result of putting a value in.
     public enum PutResult: Equatable, Sendable {
-        /// The box is closed: the value was not accepted.
+        /// The mailbox is closed: the value was not accepted.
         case refused
         /// Accepted; the loop is awake.
         case acceptedAwake
@@ -24,7 +24,7 @@ public final class Mailbox<Value: Sendable>: Sendable {
     private struct State {
         var values: [Value] = []
         var isClosed = false
-        /// Whether the loop sleeps, or may fall asleep without checking the box.
+        /// Whether the loop sleeps, or may fall asleep without checking the mailbox.
         var isLoopAsleep = true
     }
 
@@ -39,10 +39,10 @@ public final class Mailbox<Value: Sendable>: Sendable {
     /// Readable after the loop was woken.
     public var descriptor: Int32 { wakeCounter.descriptor }
 
-    /// Adds `value` and wakes the loop. Callable from any thread. The box is unbounded: its user bounds the number of
-    /// values.
+    /// Adds `value` and wakes the loop. Callable from any thread. The mailbox is unbounded: its user bounds the
+    /// number of values.
     ///
-    /// - Returns: false if the box is closed; the value is discarded.
+    /// - Returns: false if the mailbox is closed; the value is discarded.
     @discardableResult
     public func put(_ value: Value) -> Bool {
         let placement = putWithoutWaking(value)
@@ -83,7 +83,7 @@ public final class Mailbox<Value: Sendable>: Sendable {
         }
     }
 
-    /// Returns whether the box is empty. If so, the next value wakes the loop.
+    /// Returns whether the mailbox is empty. If so, the next value wakes the loop.
     public func prepareToSleep() -> Bool {
         state.withLock(of: self) { state in
             state.isLoopAsleep = state.values.isEmpty
@@ -94,7 +94,7 @@ public final class Mailbox<Value: Sendable>: Sendable {
     /// Makes the descriptor unreadable after a wake-up.
     public func clearWakeSignal() { wakeCounter.reset() }
 
-    /// Closes the box to new values.
+    /// Closes the mailbox to new values.
     ///
     /// - Returns: Values not yet taken.
     public func close() -> [Value] { takeAll { $0.isClosed = true } }
@@ -111,7 +111,7 @@ public final class Mailbox<Value: Sendable>: Sendable {
 
 /// Descriptor that any thread can make readable: eventfd(2).
 public final class EventCounter: Sendable {
-    /// Readable from ``signal()`` until ``take()``.
+    /// Readable from ``signal()`` until ``reset()``.
     public let descriptor: Int32
 
     /// - Throws: `SystemError` if no descriptor is available.

@@ -60,9 +60,7 @@ struct TimerQueue {
     /// Removes the earliest timer that is due at `now` and has a number of at most `last`. Returns its handler.
     mutating func takeDueHandler(now: LoopTime, throughSequence last: UInt64) -> (() -> Void)? {
         guard let deadline = nextDeadline(), deadline <= now, let timer = heap.min?.timer, timer.sequenceNumber <= last
-        else {
-            return nil
-        }
+        else { return nil }
         heap.removeMin()
         defer { freeSlot(timer.slotIndex) }
         return slots[timer.slotIndex].handler

@@ -3,7 +3,8 @@ internal import Glibc
 
 /// Listening socket that the service manager opened for this process: sd_listen_fds(3).
 ///
-/// The manager listens before the process runs, and starts it for the first connection. Connections wait in the backlog.
+/// The manager listens before the process runs, and starts it for the first connection. Connections wait in the
+/// backlog.
 public struct ActivationSocket: Sendable {
     /// First descriptor that the manager passes.
     private static let firstDescriptor: Int32 = 3

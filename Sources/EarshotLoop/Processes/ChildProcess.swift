@@ -119,8 +119,9 @@ public final class ChildProcess {
 
     /// Forks this process and runs `body` in the child, which saves loading, linking and argument parsing.
     ///
-    /// The child's descriptors are closed as with ``spawn(_:_:inheriting:)``. Its memory is a copy of this process's.
-    /// Exit handlers of this process do not run in the child. A child that cannot be prepared exits with code 127.
+    /// The child's descriptors are closed as with ``spawn(_:_:streams:inheriting:variables:)``. Its memory is a copy of
+    /// this process's. Exit handlers of this process do not run in the child. A child that cannot be prepared exits
+    /// with code 127.
     ///
     /// - Parameter body: Returns the exit code.
     /// - Returns: nil if this process has other threads, because the child would inherit their locks but not the
@@ -150,7 +151,7 @@ public final class ChildProcess {
     /// Signals for which Swift's runtime prints a backtrace. Its handlers work in a forked child as well.
     private static let crashSignals = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGQUIT, SIGSEGV, SIGTRAP]
 
-    /// Gives a forked child the same environment as a spawned one.
+    /// Prepares a forked child like a spawned one: process group, signals and descriptors.
     private static func prepareForkedChild(inheriting inherited: [Int32]) -> Bool {
         setpgid(0, 0)
         for number in 1...lastSignalNumber where !crashSignals.contains(number) { signal(number, SIG_DFL) }

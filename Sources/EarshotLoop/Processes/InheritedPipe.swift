@@ -6,7 +6,8 @@ public enum InheritedPipe {
     /// Maximum number of bytes; fits into any pipe's buffer.
     private static let maximumTextBytes = 4096
 
-    /// Creates a pipe with both ends close-on-exec; see ``ChildProcess/spawn(_:_:inheriting:)``.
+    /// Creates a pipe with both ends close-on-exec; see
+    /// ``ChildProcess/spawn(_:_:streams:inheriting:variables:)``.
     public static func make() throws(SystemError) -> (reader: Int32, writer: Int32) {
         var ends: [Int32] = [-1, -1]
         guard unsafe linux_pipe(&ends, O_CLOEXEC) == 0 else { throw SystemError("pipe2") }

@@ -3,11 +3,11 @@ internal import Glibc
 
 /// Facts of the kernel about memory: processes that it killed, and the room below the limits of this process.
 public enum MemoryPressure {
-    /// Longest of the files read here, `memory.stat` and `/proc/vmstat`, with reserve.
+    /// Maximum length of the files read here, such as `memory.stat` and `/proc/vmstat`, with reserve.
     private static let maximumFileBytes = 64 << 10
 
-    /// Number of processes that the kernel has killed for lack of memory: those of this process's control group or, without
-    /// one, of the machine. nil if the kernel does not tell.
+    /// Number of processes that the kernel has killed for lack of memory: those of this process's control group or,
+    /// without one, of the machine. Nil if the kernel does not report it.
     public static func outOfMemoryKillCount() -> Int? {
         if let group = ControlGroup.ownGroup,
             let count = readValue(named: "oom_kill", inFile: group.folder + "/memory.events")
@@ -17,8 +17,8 @@ public enum MemoryPressure {
         return readValue(named: "oom_kill", inFile: "/proc/vmstat")
     }
 
-    /// Bytes that this process may still use below the limits of its address space and of its control groups; nil without
-    /// a limit. Pages of files that the kernel can drop count as free.
+    /// Bytes that this process may still use below the limits of its address space and of its control groups; nil
+    /// without a limit. Pages of files that the kernel can drop count as free.
     public static func availableBytes() -> Int? {
         var room: Int?
         var limit = rlimit()
@@ -44,18 +44,21 @@ public enum MemoryPressure {
         private let fileNames: (limit: String, use: String, pages: [String])
 
         /// The group of version 2; nil without one.
-        static let ownGroup = groupsUpToRoot(
-            of: "0::", in: "/sys/fs/cgroup", fileNames: ("memory.max", "memory.current", filePageStatNames)
-        ).first
+        static let ownGroup = version2Groups().first
 
-        /// The groups that limited the memory of this process when it first asked.
-        static let limitingGroups =
-            (groupsUpToRoot(
+        /// The groups that limited the memory of this process at the first use of this property.
+        static let limitingGroups = (version2Groups() + version1Groups()).filter { $0.availableBytes() != nil }
+
+        private static func version2Groups() -> [ControlGroup] {
+            groupsUpToRoot(
                 of: "0::", in: "/sys/fs/cgroup", fileNames: ("memory.max", "memory.current", filePageStatNames))
-            + groupsUpToRoot(
+        }
+
+        private static func version1Groups() -> [ControlGroup] {
+            groupsUpToRoot(
                 of: ":memory:", in: "/sys/fs/cgroup/memory",
-                fileNames: ("memory.limit_in_bytes", "memory.usage_in_bytes", filePageStatNames.map { "total_" + $0 })))
-            .filter { $0.availableBytes() != nil }
+                fileNames: ("memory.limit_in_bytes", "memory.usage_in_bytes", filePageStatNames.map { "total_" + $0 }))
+        }
 
         private static let filePageStatNames = ["inactive_file", "active_file"]
 
@@ -78,9 +81,7 @@ public enum MemoryPressure {
         /// Bytes below the limit; nil without a limit.
         func availableBytes() -> Int? {
             guard let limit = number(fileNames.limit), limit < Self.unlimitedThreshold, let use = number(fileNames.use)
-            else {
-                return nil
-            }
+            else { return nil }
             let free = fileNames.pages.reduce(0) {
                 $0 + (MemoryPressure.readValue(named: $1, inFile: folder + "/memory.stat") ?? 0)
             }
@@ -95,9 +96,8 @@ public enum MemoryPressure {
     /// The number after a name at the start of a line; nil if there is none.
     static func readValue(named name: String, inFile path: String) -> Int? {
         let lines = readText(of: path).split(separator: "\n")
-        return lines.lazy.map { $0.split(separator: " ") }.first { $0.count == 2 && $0[0] == name }.flatMap {
-            Int($0[1])
-        }
+        let words = lines.lazy.map { $0.split(separator: " ") }.first { $0.count == 2 && $0[0] == name }
+        return words.flatMap { Int($0[1]) }
     }
 
     /// Content of a file of the kernel, whose size is unknown before; empty if it cannot be read.

@@ -1,7 +1,8 @@
 internal import CLinux
 internal import Glibc
 
-/// Name of a host, which the system's resolver turns into addresses: DNS, `/etc/hosts`, and other sources of nsswitch.conf(5).
+/// Name of a host, which the system's resolver turns into addresses: DNS, `/etc/hosts`, and other sources of
+/// nsswitch.conf(5).
 public struct HostName: Hashable, Sendable, CustomStringConvertible {
     /// Reason why a name has no address.
     public struct Failure: Error, Hashable, Sendable, CustomStringConvertible {
@@ -38,7 +39,7 @@ public struct HostName: Hashable, Sendable, CustomStringConvertible {
 
     private static func isLetter(_ byte: UInt8) -> Bool { (0x61...0x7a).contains(byte | 0x20) }
 
-    /// Asks the resolver, which blocks for up to half a minute.
+    /// Queries the resolver, which blocks for up to half a minute.
     ///
     /// - Returns: addresses in the resolver's order, at least one.
     public func addresses() throws(Failure) -> [TCPSocket.Address] {

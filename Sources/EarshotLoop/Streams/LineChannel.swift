@@ -5,7 +5,8 @@ internal import Glibc
 /// unix(7).
 ///
 /// Sending never blocks. Lines that the peer does not accept yet are queued. A sender that can wait does so while
-/// `hasBacklog`; `onBacklogSent` signals the end of the backlog. Accepted lines reach the peer even if this process is killed.
+/// `hasBacklog`; `onBacklogSent` signals the end of the backlog. Accepted lines reach the peer even if this process is
+/// killed.
 public final class LineChannel {
     /// Maximum length of a line in bytes.
     public static let maximumLineBytes = 16_384
@@ -20,7 +21,7 @@ public final class LineChannel {
     private var unsentLines: [String] = []
 
     /// Creates two connected sockets, both close-on-exec. One is for a child to inherit:
-    /// ``ChildProcess/spawn(_:_:inheriting:)``.
+    /// ``ChildProcess/spawn(_:_:streams:inheriting:variables:)``.
     public static func makePair() throws(SystemError) -> (own: Int32, child: Int32) {
         var ends: [Int32] = [-1, -1]
         let kind = Int32(SOCK_SEQPACKET.rawValue) | Int32(SOCK_CLOEXEC.rawValue)

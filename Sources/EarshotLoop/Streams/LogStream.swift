@@ -4,12 +4,12 @@ internal import Synchronization
 
 /// Writer of log lines to a descriptor, which never blocks.
 ///
-/// The reader of a pipe or terminal may stop, as a pager does. Its buffer is then the bound: further lines are dropped and
-/// counted. The next line that fits is preceded by one with their number. A regular file takes all lines.
+/// The reader of a pipe or terminal may stop, as a pager does. Its buffer is then the bound: further lines are dropped
+/// and counted. The next line that fits is preceded by one with their number. A regular file takes all lines.
 public final class LogStream: Sendable {
     private enum Kind {
-        /// A pipe or terminal with a file description of this object, opened without blocking. The flag of the given
-        /// description would also change the programs that share it.
+        /// A pipe or terminal with a file description of this object, opened without blocking. The flag of the
+        /// original description would also affect the programs that share it.
         case reopenedDescription
         case socket
         /// A regular file, or a pipe or terminal that cannot be opened again, such as one of another user. The latter

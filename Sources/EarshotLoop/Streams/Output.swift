@@ -53,9 +53,9 @@ public struct Output: Sendable {
     public func write(_ bytes: [UInt8]) -> Outcome {
         var written = 0
         while written < bytes.count {
-            let most = isFile ? bytes.count : Output.safePipeWriteBytes
+            let maximumBytes = isFile ? bytes.count : Output.safePipeWriteBytes
             let count = unsafe bytes.withUnsafeBytes { buffer in
-                let rest = unsafe UnsafeRawBufferPointer(rebasing: buffer[written...].prefix(most))
+                let rest = unsafe UnsafeRawBufferPointer(rebasing: buffer[written...].prefix(maximumBytes))
                 return callWhenWritable { unsafe Glibc.write(descriptor, rest.baseAddress, rest.count) }
             }
             switch count {
@@ -69,18 +69,18 @@ public struct Output: Sendable {
     /// Copies `length` bytes from the current offset of `source`, a file.
     public func copy(from source: Int32, length: Int) -> Outcome {
         var rest = length
-        var way = isFile ? CopyMethod.copyFileRange : isPipe ? .splice : .sendfile
+        var method = isFile ? CopyMethod.copyFileRange : isPipe ? .splice : .sendfile
         while rest > 0 {
-            switch copyChunk(from: source, count: min(rest, Output.maximumBytesPerCopyCall), method: way) {
+            switch copyChunk(from: source, count: min(rest, Output.maximumBytesPerCopyCall), method: method) {
             case .success(0): return .sourceTooShort
             case .success(let count): rest -= count
             case .failure(let end):
                 // Not supported: another file system, a device without support, or a file opened with O_APPEND, for
                 // which copy_file_range(2) returns EBADF.
-                guard case .failed(let number) = end.outcome, let next = way.nextSlowerMethod,
+                guard case .failed(let number) = end.outcome, let next = method.nextSlowerMethod,
                     [EXDEV, EINVAL, ENOSYS, EOPNOTSUPP, EBADF].contains(number)
                 else { return end.outcome }
-                way = next
+                method = next
             }
         }
         return .allWritten
@@ -102,8 +102,8 @@ public struct Output: Sendable {
         }
     }
 
-    private func copyChunk(from source: Int32, count: Int, method way: CopyMethod) -> Result<Int, StopError> {
-        switch way {
+    private func copyChunk(from source: Int32, count: Int, method: CopyMethod) -> Result<Int, StopError> {
+        switch method {
         case .copyFileRange: return callWhenWritable { linux_copy_file_range(source, descriptor, UInt(count)) }
         case .splice: return callWhenWritable { linux_splice_without_waiting(source, descriptor, UInt(count)) }
         case .sendfile: return callWhenWritable { linux_send_file(source, descriptor, UInt(count)) }

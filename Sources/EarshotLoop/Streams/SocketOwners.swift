@@ -3,8 +3,8 @@ internal import Glibc
 
 /// Users of the programs at the other ends of TCP connections of this machine, from the kernel: sock_diag(7).
 ///
-/// Each query names one connection, so its cost does not depend on the number of sockets. The socket is opened once, so queries
-/// also work in a process that can open no further one.
+/// Each query names one connection, so its cost does not depend on the number of sockets. The socket is opened once, so
+/// queries also work in a process that can open no further one.
 public final class SocketOwners {
     /// Constants of linux/netlink.h, linux/sock_diag.h and linux/inet_diag.h.
     private static let (sockDiag, byFamily, request) = (Int32(4), UInt16(20), UInt16(1))
@@ -59,13 +59,11 @@ public final class SocketOwners {
         return inode == 0 || user == Self.overflowUserID ? nil : user
     }
 
-    /// Whether an address in an answer is that of an end. A socket of IPv6 with a connection of IPv4, as programs in Java
-    /// open it, has the address in its mapped form.
+    /// Whether an address in an answer is that of an end. A socket of IPv6 with a connection of IPv4, as programs in
+    /// Java open it, has the address in its mapped form.
     private static func isSameAddress(
         _ address: ArraySlice<UInt8>, as end: (family: Int32, port: [UInt8], address: [UInt8])
-    )
-        -> Bool
-    {
+    ) -> Bool {
         if address.elementsEqual(end.address) { return true }
         let mapped = [UInt8](repeating: 0, count: 10) + [0xff, 0xff] + end.address.prefix(4)
         return end.family == AF_INET && address.elementsEqual(mapped)

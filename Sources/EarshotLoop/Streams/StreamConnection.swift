@@ -3,7 +3,8 @@ internal import Glibc
 
 /// Connections to servers that are not part of the bus. They do not block and are close-on-exec.
 public enum StreamConnection {
-    /// Starts to connect over TCP. The descriptor becomes writable when the attempt has ended; see ``connectError(of:)``.
+    /// Starts to connect over TCP. The descriptor becomes writable when the attempt has ended; see
+    /// ``connectError(of:)``.
     public static func connect(to address: TCPSocket.Address, port: UInt16) throws(SystemError) -> Int32 {
         switch address {
         case .ipv4(let bytes):

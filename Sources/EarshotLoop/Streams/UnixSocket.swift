@@ -46,8 +46,10 @@ public enum UnixSocket {
             Glibc.close(descriptor)
             throw error
         }
-        // The umask of a broker would take the permissions of others away.
-        do throws(SystemError) { if isOpen { try setOpenToAllUsers(true, path: path) } } catch {
+        // The umask of the broker may have removed the permissions of other users.
+        do throws(SystemError) {
+            if isOpen { try setOpenToAllUsers(true, path: path) }
+        } catch {
             Glibc.close(descriptor)
             throw error
         }
@@ -61,7 +63,8 @@ public enum UnixSocket {
         }
     }
 
-    /// Listens with a socket of the service manager. Clients then see this process as its owner, and the backlog is ours.
+    /// Listens with a socket of the service manager. Clients then see this process as its owner, and the backlog is
+    /// ours.
     public static func listen(onInherited descriptor: Int32) throws(SystemError) {
         guard fcntl(descriptor, F_SETFL, O_NONBLOCK) == 0, fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0,
             Glibc.listen(descriptor, backlog) == 0
@@ -140,9 +143,9 @@ public enum UnixSocket {
     }
 
     /// Reads available bytes into `target`, which must not be empty.
-    @unsafe public static func receive(_ descriptor: Int32, into target: UnsafeMutableRawBufferPointer)
-        -> TransferResult
-    {
+    @unsafe public static func receive(
+        _ descriptor: Int32, into target: UnsafeMutableRawBufferPointer
+    ) -> TransferResult {
         while true {
             let count = unsafe recv(descriptor, target.baseAddress, target.count, Int32(MSG_DONTWAIT))
             if count > 0 { return .bytesTransferred(count) }
@@ -169,10 +172,10 @@ public enum UnixSocket {
     /// Sends a part of a file as far as the kernel accepts it, without a copy where the file system supports that.
     ///
     /// - Parameter byteCount: Number of bytes from `offset`, at least 1.
-    /// - Returns: `.ended` also for a file without these bytes: the receiver could not find the next message.
-    public static func sendFile(_ descriptor: Int32, file: Int32, fromOffset offset: Int, byteCount: Int)
-        -> TransferResult
-    {
+    /// - Returns: `.connectionEnded` also for a file without these bytes: the receiver could not find the next message.
+    public static func sendFile(
+        _ descriptor: Int32, file: Int32, fromOffset offset: Int, byteCount: Int
+    ) -> TransferResult {
         while true {
             let sent = linux_send_file_part(file, descriptor, offset, UInt(byteCount))
             if sent > 0 { return .bytesTransferred(sent) }

@@ -4,9 +4,10 @@ internal import Glibc
 
 /// Irrevocable restriction of a process to listed files, and to system calls that concern the process itself.
 ///
-/// Landlock restricts files, TCP ports, abstract sockets and signals; a seccomp filter restricts system calls. Each part takes
-/// effect as far as the kernel supports it. Both concern later calls only, so open descriptors stay usable. The process also
-/// loses its capabilities, and can no longer change its resource limits or the signal of its parent's end.
+/// Landlock restricts files, TCP ports, abstract sockets and signals; a seccomp filter restricts system calls. Each
+/// part takes effect as far as the kernel supports it. Both concern later calls only, so open descriptors stay usable.
+/// The process also loses its capabilities, and can no longer change its resource limits or the signal of its parent's
+/// end.
 ///
 /// Not restricted: connecting to named Unix sockets, the addresses of TCP and UDP, and reading the metadata of files.
 public struct Sandbox: Sendable {
@@ -30,16 +31,16 @@ public struct Sandbox: Sendable {
     ]
 
     private var rules = Self.defaultRules
-    /// Whether the process may listen on Unix sockets, and accept connections of sockets that listen already. No process may
-    /// listen on further TCP ports.
+    /// Whether the process may listen on Unix sockets, and accept connections of sockets that listen already. No
+    /// process may listen on further TCP ports.
     public var mayListen = false
     /// Whether the process may create sockets of TCP and UDP, and connect them.
     public var mayConnect = true
 
     public init() {}
 
-    /// Grants access. The rule concerns the file that has this path when the sandbox takes effect, not a later one. A path
-    /// without a file has no effect.
+    /// Grants access. The rule concerns the file that has this path when the sandbox takes effect, not a later one. A
+    /// path without a file has no effect.
     public mutating func allow(_ access: Access, path: String) {
         rules.append(Rule(path: path, access: access))
     }
@@ -62,7 +63,7 @@ public struct Sandbox: Sendable {
         var obstacles: [String] = []
         var landlock: Int?
         do throws(SystemError) { landlock = try restrictFiles() } catch { obstacles.append(error.description) }
-        // Comes second: it would forbid nothing that the first part needs, but a failure of the first is then known.
+        // The filter comes second, so that a failure of the first part is known. It forbids nothing that part needs.
         let uses = (mayConnect ? SANDBOX_INTERNET : 0) | (mayListen ? SANDBOX_LISTENS : 0)
         let hasFilter = sandbox_filter_calls(Int32(uses)) == 0
         if !hasFilter { obstacles.append("\(SystemError("seccomp"))") }
@@ -92,9 +93,7 @@ public struct Sandbox: Sendable {
         guard unsafe fstat(descriptor, &status) == 0 else { throw SystemError("fstat") }
         let isFolder = status.st_mode & S_IFMT == S_IFDIR
         guard sandbox_grant(set, descriptor, rule.access.landlockRights(isFolder: isFolder, version: version)) == 0
-        else {
-            throw SystemError("landlock_add_rule")
-        }
+        else { throw SystemError("landlock_add_rule") }
     }
 }
 
@@ -115,8 +114,8 @@ extension Sandbox.Access {
 extension Sandbox {
     /// The parts of a sandbox that took effect.
     public struct Report: Equatable, Sendable {
-        /// Version of Landlock's interface in the kernel; nil without Landlock. Version 1 (Linux 5.13) restricts files, 4 (6.7)
-        /// TCP ports, 6 (6.12) signals and abstract sockets.
+        /// Version of Landlock's interface in the kernel; nil without Landlock. Version 1 (Linux 5.13) restricts files,
+        /// 4 (6.7) TCP ports, 6 (6.12) signals and abstract sockets.
         public let landlockVersion: Int?
         /// Whether the filter of system calls is installed.
         public let hasSystemCallFilter: Bool

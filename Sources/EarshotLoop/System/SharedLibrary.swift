@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// Shared library of the system, for the question which version is installed.
+/// Shared library of the system, to find out which version is installed.
 @safe public struct SharedLibrary {
     /// Never closed, because other parts of the process may use the library.
     private let handle: UnsafeMutableRawPointer

@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// Users, and groups whose members are meant, by their IDs.
+/// Users, and groups that stand for their members, by their IDs.
 public struct UserList: Equatable, Sendable {
     /// Name in a list that cannot be resolved.
     public struct UnknownName: Error, Equatable, CustomStringConvertible {
@@ -31,11 +31,9 @@ public struct UserList: Equatable, Sendable {
         for name in names {
             let isGroup = name.hasPrefix("@")
             let text = isGroup ? String(name.dropFirst()) : name
-            // Like chown(1): a name of digits that exists goes before the number.
+            // Like chown(1): an existing name of digits takes precedence over the number.
             guard let id = (isGroup ? Accounts.group(named: text) : Accounts.user(named: text)) ?? Self.parseID(text)
-            else {
-                throw UnknownName(name: name)
-            }
+            else { throw UnknownName(name: name) }
             if isGroup { groups.insert(id) } else { users.insert(id) }
         }
     }

@@ -27,7 +27,8 @@ final class API {
     private let loop: EventLoop
     private let accessRule: AccessRule
     private let ownUserID: UInt32
-    /// Value of `Via` in requests of other users. It ends one that aims at the door, which would take it for one of its own user.
+    /// Value of `Via` in requests of other users. The door rejects a request with this value, which would otherwise
+    /// count as one of its own user.
     private let viaFieldValue: String
     /// Opens a session at the broker for a user; nil if there is none.
     private let openBrokerSession: (UInt32, Int, @escaping () -> Void) -> DoorSession?
@@ -54,7 +55,7 @@ final class API {
 
     // MARK: Admission
 
-    /// Returns the refusal of a request by its head, or the answer to a page that asks what it may send.
+    /// Returns the refusal of a request by its head, or the response to OPTIONS; nil if the request is admitted.
     ///
     /// - Parameter isProved: whether it has a token. Then the name of the server does not matter.
     func refusal(of head: RequestHead, isProved: Bool) -> WebResponse? {
@@ -80,7 +81,7 @@ final class API {
         return nil
     }
 
-    /// Returns the answer to a browser that asks whether a page of a named origin may send a request; nil for another request.
+    /// Returns the response to the CORS preflight of a page of a named origin; nil for another request.
     func preflight(_ head: RequestHead) -> WebResponse? {
         let operations = Self.operations(at: head)
         guard head.method == "OPTIONS", head.fields.contains("access-control-request-method"), head.bodyLength == .none,
@@ -123,12 +124,7 @@ final class API {
             response.fields += fields
             peer.respond(response)
         }
-        guard
-            let operation = APIOperation.allOperations.first(where: { $0.path == head.path && $0.method == head.method }
-            )
-        else {
-            return nil
-        }
+        guard let operation = Self.operations(at: head).first(where: { $0.method == head.method }) else { return nil }
         do throws(APIInput.Refusal) {
             let input = try Self.parseInput(of: operation, head: head, body: body)
             if operation.name == .fetch {
@@ -280,9 +276,8 @@ final class API {
     private func makeSession(_ user: UInt32, token: String) -> APISession {
         APISession(user: user, token: token) { [openBrokerSession] in
             openBrokerSession(user, APISession.unacknowledgedResultWindow, $0)
-        } onReady: {
-            [unowned self] in
-            readySessions.append($0)
+        } onReady: { [unowned self] session in
+            readySessions.append(session)
         }
     }
 
@@ -318,17 +313,17 @@ final class API {
                 session.end()
                 return send(Self.problemResponse(error))
             }
-            send(
-                .json(201) {
-                    $0.member("session", token)
-                    $0.member("window", APISession.unacknowledgedResultWindow)
-                })
+            let response = WebResponse.json(201) { json in
+                json.member("session", token)
+                json.member("window", APISession.unacknowledgedResultWindow)
+            }
+            send(response)
         }
     }
 
     private func randomToken() -> String { String(UInt64.random(in: .min ... .max, using: &generator), radix: 36) }
 
-    /// Begins the time of a session without requests again.
+    /// Restarts the timer that ends a session without requests.
     private func restartSessionExpiry(_ session: APISession) {
         if let timer = session.expiry { loop.cancelTimer(timer) }
         session.expiry = loop.setTimer(after: Limits.idleSessionTime) { [unowned self, unowned session] in
@@ -362,12 +357,12 @@ final class API {
             fetches.append(fetch)
         }
         sendMessages(fetches.map { .fetch($0) }, session: session, user: user, send: send) { answers in
-            send(
-                .json(200) { json in
-                    json.member("requests") { json in
-                        json.array(zip(fetches, answers)) { Self.writeSubmissionAnswer($1.0, $1.1?.message, to: &$0) }
-                    }
-                })
+            let response = WebResponse.json(200) { json in
+                json.member("requests") { json in
+                    json.array(zip(fetches, answers)) { Self.writeSubmissionAnswer($1.0, $1.1?.message, to: &$0) }
+                }
+            }
+            send(response)
         }
     }
 
@@ -390,9 +385,7 @@ final class API {
 
     // MARK: Results
 
-    private func answerResults(
-        _ input: APIInput, session: APISession, send: @escaping Send
-    ) throws(APIInput.Refusal) {
+    private func answerResults(_ input: APIInput, session: APISession, send: @escaping Send) throws(APIInput.Refusal) {
         let acknowledged = try input.integerMember("acknowledge", in: 0...Int.max)
         let wait = try input.integerMember("wait", in: 0...Limits.maximumWaitSeconds) ?? 0
         let count = try input.integerMember("count", in: 1...APISession.unacknowledgedResultWindow) ?? 1

@@ -2,7 +2,8 @@ internal import EarshotClient
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Operation of the API. The table decides which requests are accepted; `protocols/openapi.json` describes the same operations.
+/// Operation of the API. The table decides which requests are accepted; `protocols/openapi.json` describes the same
+/// operations.
 struct APIOperation {
     enum Name: String, CaseIterable {
         case open, close, fetch, submit, results, events, body, remove, priority, why, list, status
@@ -112,8 +113,8 @@ struct APIInput {
     /// Returns the FETCH that the members describe.
     ///
     /// - Parameters:
-    ///   - handler: that of a request which names none.
-    ///   - id: that of a request which has none.
+    ///   - handler: Handler of a request that names none.
+    ///   - id: ID of a request that has none.
     func makeFetch(handler: HandlerID, id: RequestID) throws(Refusal) -> Fetch {
         let handler = try parsedText("handler") { HandlerID($0) } ?? handler
         let id = try parsedText("id") { RequestID($0) } ?? id

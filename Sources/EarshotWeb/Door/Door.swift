@@ -4,8 +4,8 @@ internal import Glibc
 
 /// HTTP door: a forward proxy and an API, whose clients are clients of the bus.
 ///
-/// Each connection with a request has a session of its own at the broker, so the bus treats it as one program: it has its turn in
-/// the queue, and its end removes its request.
+/// Each connection with a request has a session of its own at the broker, so the bus treats it as one program: it has
+/// its turn in the queue, and its end removes its request.
 package final class Door {
     /// Options of a door.
     package struct Options: Sendable {
@@ -20,8 +20,8 @@ package final class Door {
         package var tokens: [[UInt8]] = []
         /// Further users that may connect.
         package var permittedUsers: Set<UInt32> = []
-        /// Whether the user of the bus needs a token over TCP, because the bus fetches for other principals too: to the kernel
-        /// its connections to the door are those of its own user.
+        /// Whether the user of the bus needs a token over TCP, because the bus fetches for other principals too: to the
+        /// kernel its connections to the door are those of its own user.
         package var ownUserNeedsToken = false
         /// Maximum wait for a cool-down of an origin.
         package var maximumWaitMilliseconds = 10_000
@@ -33,7 +33,7 @@ package final class Door {
         package init() {}
     }
 
-    /// Numbers since the start, for status and metrics.
+    /// Open connections, and counts of requests and refusals since the start, for status and metrics.
     package struct Counts: Equatable, Sendable {
         package var connections = 0
         package var requests = 0
@@ -86,7 +86,7 @@ package final class Door {
     /// Begins the names of handlers, so that those of an earlier door differ.
     private let handlerPrefix: String
 
-    /// Listens. Precedes the sandbox, in which no socket can be opened that tells the users of peers.
+    /// Listens. Precedes the sandbox, in which no socket can be opened that reports the users of peers.
     package init(_ options: Options, loop: EventLoop) throws {
         self.options = options
         self.loop = loop
@@ -113,8 +113,8 @@ package final class Door {
             if let port = listener.port { proxyRequest.ports.insert(port) }
         }
         if !options.apiAddresses.isEmpty {
-            api = API(origins: options.origins, ownUser: ownUserID, via: proxyResponse.viaFieldValue, loop: loop) {
-                [unowned self] in
+            let via = proxyResponse.viaFieldValue
+            api = API(origins: options.origins, ownUser: ownUserID, via: via, loop: loop) { [unowned self] in
                 openSession($0, window: $1, onReady: $2)
             }
         }
@@ -271,9 +271,9 @@ package final class Door {
         releaseBodyBytes(of: client)
         counts.requests += 1
         let response = response(to: head, of: client)
-        // A browser sends no token with it.
+        // A browser sends no token with a preflight.
         if client.isAPI, let answer = api?.preflight(head) { return peer.respond(response.busResponse(answer)) }
-        // That of a request with a body was checked before it.
+        // The rights of a request with a body were checked before its body was read.
         if head.bodyLength == .none, let refusal = userRefusal(client, head: head) {
             return peer.respond(response.busResponse(refusal))
         }
@@ -396,9 +396,10 @@ package final class Door {
             guard let exchange = client.exchange, !exchange.isOver else { return }
             // The proof of an earlier broker, or a broker that begins.
             let isOfSession = ["not-authorized", "hello-required", "version"].contains(error.code)
-            exchange.failWithResponse(
+            let response =
                 isOfSession
-                    ? ProxyResponse.brokerUnavailable : ProxyResponse.refusalResponse(error, hasBody: exchange.hasBody))
+                ? ProxyResponse.brokerUnavailable : ProxyResponse.refusalResponse(error, hasBody: exchange.hasBody)
+            exchange.failWithResponse(response)
             if isOfSession { client.endSession() }
             acknowledgeTerminal(client)
         case .bodyData(let data): client.exchange?.receivedBodyData(data, bytes: body)

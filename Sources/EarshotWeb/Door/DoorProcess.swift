@@ -79,9 +79,8 @@ package enum DoorProcess {
     private static func reportCounts(of door: Door, last: Door.Counts, to channel: LineChannel, loop: EventLoop) {
         let counts = door.counts
         if counts != last, !channel.hasBacklog {
-            channel.send([
-                "\(SupervisorCommand.doorCounts) \(counts.connections) \(counts.requests) \(counts.refusedCount)"
-            ])
+            let line = "\(SupervisorCommand.doorCounts) \(counts.connections) \(counts.requests) \(counts.refusedCount)"
+            channel.send([line])
         }
         loop.setTimer(after: reportInterval) {
             reportCounts(of: door, last: channel.hasBacklog ? last : counts, to: channel, loop: loop)

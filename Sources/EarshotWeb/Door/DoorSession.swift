@@ -4,8 +4,8 @@ internal import ZMTP
 
 /// Session of one HTTP connection at the broker, over a connection of its own: its end removes the requests.
 ///
-/// It is not `ClientConnection`, which would repeat requests to a later broker that the HTTP client can repeat itself, and costs
-/// each pass of the loop a call for each connection.
+/// It is not `ClientConnection`, which would repeat requests to a later broker that the HTTP client can repeat itself,
+/// and costs each pass of the loop a call for each connection.
 final class DoorSession {
     /// Maximum size of a frame of the broker: an inline body has at most 16 MiB.
     private static let frameBytes = 32 << 20

@@ -4,8 +4,8 @@ internal import EarshotWire
 /// One request of an HTTP client and its response.
 ///
 /// ```
-/// waiting ──growing body or terminal──→ sending ──all bytes──→ ended
-///    └──────────failure, whole response──────────────────────────┘
+/// awaitingResponse ──growing body or terminal──→ sendingResponse ──all bytes──→ ended
+///    └──────────failure, whole response───────────────────────────────────────────┘
 /// ```
 ///
 /// The door sends the body from its file, so a slow client costs no memory and delays no other client. A door that may
@@ -180,9 +180,7 @@ final class Exchange {
         queueAvailableBody()
     }
 
-    private func beginResponse(
-        status: Int, fields: HeaderFields, url: String, length: Int?, source: Terminal.Source?
-    ) {
+    private func beginResponse(status: Int, fields: HeaderFields, url: String, length: Int?, source: Terminal.Source?) {
         let head = response.responseHead(
             status: status, fields: fields, of: url, length: length, source: source, to: request)
         (framing, keepsAlive) = (head.framing, head.keepsAlive)
@@ -201,7 +199,7 @@ final class Exchange {
         sent += byteCount
     }
 
-    /// Queues all bytes of the file that are there, unless others wait.
+    /// Queues all available bytes of the file, unless earlier output is unsent.
     private func queueAvailableBody() {
         guard phase == .sendingResponse else { return }
         if sent < available {
@@ -214,10 +212,10 @@ final class Exchange {
                 guard !isReading else { return }
                 isReading = true
                 let length = min(count, Self.bodyBytesWithoutReservation)
-                return sendBodyRead(
-                    BodyRead(
-                        bodyReference, offset: start, maximumBytes: length,
-                        generation: terminalSequence == nil ? generation : nil))
+                let read = BodyRead(
+                    bodyReference, offset: start, maximumBytes: length,
+                    generation: terminalSequence == nil ? generation : nil)
+                return sendBodyRead(read)
             }
         }
         guard isBodyComplete else { return peer.flush() }

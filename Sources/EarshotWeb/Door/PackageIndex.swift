@@ -1,6 +1,7 @@
 /// Index of packages (PEP 503 and 691, npm) whose absolute URLs are moved below the prefix of the door.
 enum PackageIndex {
-    /// Maximum size of an index that is rewritten, before and after. The indexes of the largest packages have some 10 MiB.
+    /// Maximum size of an index that is rewritten, before and after. The indexes of the largest packages have some 10
+    /// MiB.
     static let maximumBytes = 32 << 20
     private static let indexMediaTypes: Set<Substring> = [
         "text/html", "application/json", "application/vnd.pypi.simple.v1+html", "application/vnd.pypi.simple.v1+json",
@@ -17,7 +18,8 @@ enum PackageIndex {
         indexMediaTypes.contains(mediaType.lowercased().prefix { $0 != ";" && $0 != " " })
     }
 
-    /// Returns a text with `base` before each http URL that begins after a quotation mark; nil if it becomes larger than `limit`.
+    /// Returns a text with `base` before each http URL that begins after a quotation mark; nil if it becomes larger
+    /// than `limit`.
     static func rewritten(_ text: [UInt8], below base: String, limit: Int = maximumBytes) -> [UInt8]? {
         var result: [UInt8] = []
         result.reserveCapacity(text.count + text.count / 4)

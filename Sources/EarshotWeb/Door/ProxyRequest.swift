@@ -19,7 +19,8 @@ struct ProxyRequest {
     /// Maximum wait for a cool-down of the origin.
     var maximumWaitMilliseconds: Int
 
-    /// Fields about the connection between client and proxy, besides those that `Connection` names: RFC 9110, section 7.6.1.
+    /// Fields about the connection between client and proxy, besides those that `Connection` names: RFC 9110, section
+    /// 7.6.1.
     static let connectionFields: Set<String> = [
         "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
     ]
@@ -64,8 +65,8 @@ struct ProxyRequest {
         }
         guard isPrefixed || url.scheme == "http" else {
             return refusalAnswer(
-                status: 501, sentence: "the proxy fetches http URLs only; request /https://HOST/PATH at its own address"
-            )
+                status: 501,
+                sentence: "the proxy fetches http URLs only; request /https://HOST/PATH at its own address")
         }
         guard !url.hasUserinfo else {
             return refusalAnswer(status: 400, sentence: "user and password belong to the field Authorization")
@@ -111,8 +112,8 @@ struct ProxyRequest {
         return options
     }
 
-    /// Returns the URL of a target such as `/https://host/path`; nil for another one. Intermediaries fold the slashes, and pip
-    /// escapes the colons.
+    /// Returns the URL of a target such as `/https://host/path`; nil for another one. Intermediaries fold the slashes,
+    /// and pip escapes the colons.
     private static func urlBelowPrefix(_ target: String) -> String? {
         let parts = target.dropFirst().split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
         guard parts.count == 2, case let scheme = unescapedColons(parts[0]), scheme == "https:" || scheme == "http:"
@@ -130,7 +131,8 @@ struct ProxyRequest {
         return String(text).replacing("%3A", with: ":").replacing("%3a", with: ":")
     }
 
-    /// Returns the refusal of a request in origin form that a page of another site may have caused, or that is no reading.
+    /// Returns the refusal of a request in origin form that a page of another site may have caused, or whose
+    /// method is neither GET nor HEAD.
     private func refusalUnderPrefix(_ head: RequestHead, isProved: Bool) -> WebResponse? {
         switch accessRule.refusal(of: head, allowsAnyHost: isProved) {
         case .unknownHost?: return WebResponse(421, text: "unknown host name; use localhost or an address")

@@ -2,7 +2,8 @@ internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
 
-/// Heads of responses of the proxy: those of origins, and its own about failures of the bus. The API has another form of both.
+/// Heads of responses of the proxy: those of origins, and its own about failures of the bus. The API has another form
+/// of both.
 struct ProxyResponse {
     /// End of the body: RFC 9112, section 6.
     enum Framing: Equatable {
@@ -85,13 +86,13 @@ struct ProxyResponse {
         return (lines, framing, keepsAlive)
     }
 
-    /// Fields with which a site would change what the browser does with all sites under the prefix.
+    /// Fields with which a site would change the browser's treatment of all sites under the prefix.
     private static let siteSpecificFields: Set<String> = [
         "set-cookie", "clear-site-data", "strict-transport-security", "service-worker-allowed", "alt-svc", "refresh",
         "nel", "report-to", "reporting-endpoints",
     ]
 
-    /// Target of a redirect, as an absolute URL below the prefix of the address that was asked. One to another site has this
+    /// Target of a redirect, as an absolute URL below the prefix of the requested address. One to another site has this
     /// address in another form, because programs compare hosts to see whether a redirect leaves the site.
     private func location(_ field: HeaderField, of url: String, for request: RequestHead) -> String {
         let text = String(decoding: field.value, as: UTF8.self)
@@ -108,7 +109,7 @@ struct ProxyResponse {
 
     // MARK: Failures
 
-    /// Returns a response of the bus itself in the form of the API, if that was asked.
+    /// Returns a response of the bus itself, in the form of the API if the request used the API.
     func busResponse(_ response: WebResponse) -> WebResponse {
         guard let apiFields else { return response }
         var problem = response.asProblemDetails
@@ -116,7 +117,8 @@ struct ProxyResponse {
         return problem
     }
 
-    /// Returns the response to a request that the bus could not fetch. `Proxy-Status` (RFC 9209) tells it from an origin's.
+    /// Returns the response to a request that the bus could not fetch. `Proxy-Status` (RFC 9209) marks it as
+    /// a response of the bus.
     static func failureResponse(_ failure: Terminal.Failure) -> WebResponse {
         let (status, error) = statusesByFailureCode[failure.code] ?? (502, "proxy_internal_error")
         let seconds = failure.retryAfterSeconds ?? (status == 503 ? 1 : nil)
@@ -125,7 +127,7 @@ struct ProxyResponse {
             retryAfter: seconds)
     }
 
-    /// Returns the response if the broker cannot be asked now.
+    /// Response if the broker does not answer.
     static let brokerUnavailable = busResponse(
         status: 503, error: "proxy_internal_error", detail: "the broker does not answer", code: nil, retryAfter: 1)
 
@@ -149,8 +151,7 @@ struct ProxyResponse {
         let status = error.code == "quota" ? 503 : error.code == "limit" && hasBody ? 413 : 400
         return busResponse(
             status: status, error: status == 503 ? "connection_limit_reached" : "http_request_error",
-            detail: error.detail ?? error.code,
-            code: error.code, retryAfter: status == 503 ? 1 : nil)
+            detail: error.detail ?? error.code, code: error.code, retryAfter: status == 503 ? 1 : nil)
     }
 
     private static func busResponse(
@@ -165,7 +166,8 @@ struct ProxyResponse {
         return response
     }
 
-    /// Status, and error of RFC 9209, of each failure code. Codes that are missing here cannot end a request of the proxy.
+    /// Status, and error of RFC 9209, of each failure code. Codes that are missing here cannot end a request of the
+    /// proxy.
     private static let statusesByFailureCode: [String: (Int, String)] = [
         "connect-refused": (502, "connection_refused"), "connect-failed": (502, "destination_unavailable"),
         "address-refused": (403, "destination_ip_prohibited"), "unknown-host": (502, "dns_error"),

@@ -4,8 +4,8 @@ internal import EarshotWire
 
 /// Rule that admits requests: by the name of the server, and by the page that sends them.
 ///
-/// A page of another site can send a request to a server on loopback, but not choose `Host` and `Origin`. With DNS rebinding
-/// the browser treats such a page as one of this server, and `Host` then has the other site's name.
+/// A page of another site can send a request to a server on loopback, but not choose `Host` and `Origin`. With DNS
+/// rebinding the browser treats such a page as one of this server, and `Host` then has the other site's name.
 struct AccessRule {
     /// Reason for a rejection.
     enum Refusal: Equatable {
@@ -100,7 +100,8 @@ struct TokenRule {
         }
     }
 
-    /// The token that a request offers: a bearer token, or the password of Basic authentication, which browsers ask for.
+    /// The token that a request offers: a bearer token, or the password of Basic authentication, for which browsers
+    /// prompt.
     private static func offeredToken(in head: RequestHead, field: String) -> [UInt8] {
         let words = (head.fields.firstValue(named: field) ?? "").split(separator: " ", maxSplits: 1)
         guard words.count == 2 else { return [] }

@@ -15,8 +15,8 @@ package struct ChunkedBody {
         case trailers
     }
 
-    /// Maximum length of a line with a size, and number of bytes of all of them, in proportion to the body: extensions are
-    /// bytes without a use that this process reads.
+    /// Maximum length of a line with a size, and number of bytes of all of them, in proportion to the body: extensions
+    /// are bytes without a use that this process reads.
     private static let lineBytes = 256
     private static let (overheadBytes, overheadShare) = (16_384, 16)
     private static let trailerBytes = 8_192
@@ -73,12 +73,12 @@ package struct ChunkedBody {
 
     /// Takes a line that ends in CRLF.
     private func takeLine(from input: inout ArraySlice<UInt8>) -> Line {
-        var most = Self.lineBytes
-        if case .trailers = phase { most = Self.trailerBytes }
+        var maximumLength = Self.lineBytes
+        if case .trailers = phase { maximumLength = Self.trailerBytes }
         guard let end = input.firstIndex(where: { $0 == 13 || $0 == 10 }) else {
-            return input.count > most ? .malformedLine : .incompleteLine
+            return input.count > maximumLength ? .malformedLine : .incompleteLine
         }
-        guard end - input.startIndex <= most, input[end] == 13 else { return .malformedLine }
+        guard end - input.startIndex <= maximumLength, input[end] == 13 else { return .malformedLine }
         guard end + 1 < input.endIndex else { return .incompleteLine }
         guard input[end + 1] == 10 else { return .malformedLine }
         defer { input = input[(end + 2)...] }

@@ -3,8 +3,8 @@ internal import EarshotWire
 
 /// Head of an HTTP/1 request: RFC 9112.
 ///
-/// The reader is strict where readers are known to differ, so that no peer can make this server and another one see different
-/// requests: lines end in CRLF, no line is folded, and the length of a body has one meaning.
+/// The reader is strict where readers are known to differ, so that no peer can make this server and another one see
+/// different requests: lines end in CRLF, no line is folded, and the length of a body has one meaning.
 package struct RequestHead: Equatable {
     /// Result of reading a head from the bytes of a connection.
     package enum Reading: Equatable {
@@ -72,9 +72,9 @@ package struct RequestHead: Equatable {
         }
     }
 
-    private static func parse(requestLine line: ArraySlice<UInt8>, fields lines: [ArraySlice<UInt8>], length: Int)
-        -> Reading
-    {
+    private static func parse(
+        requestLine line: ArraySlice<UInt8>, fields lines: [ArraySlice<UInt8>], length: Int
+    ) -> Reading {
         let words = line.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: false)
         guard words.count == 3, !words[0].isEmpty, !words[1].isEmpty, words[0].allSatisfy(\.isTokenByte),
             words[1].allSatisfy({ $0 > 0x20 && $0 != 0x7f })
@@ -191,7 +191,8 @@ package struct RequestHead: Equatable {
 extension HeaderFields {
     /// Members of `Connection` in lower case.
     var connectionOptions: [String] {
-        values(named: "connection").flatMap { $0.lowercased().split { $0 == "," || $0 == " " || $0 == "\t" } }.map(
-            String.init)
+        values(named: "connection")
+            .flatMap { $0.lowercased().split { $0 == "," || $0 == " " || $0 == "\t" } }
+            .map(String.init)
     }
 }

@@ -56,7 +56,7 @@ struct WebResponse: Equatable {
             && left.fields.elementsEqual(right.fields, by: ==)
     }
 
-    /// Fields that limit a page to this server, and other sites to no part of it.
+    /// Fields that restrict a page to this server, and keep other sites from using it.
     private static let commonFields = """
         Cache-Control: no-store\r
         Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -79,8 +79,8 @@ struct WebResponse: Equatable {
         return isHead ? head : head + body
     }
 
-    /// Head of a stream of server-sent events, which the end of the connection ends. Reverse proxies such as nginx pass on each
-    /// event at once.
+    /// Head of a stream of server-sent events, which the end of the connection ends. Reverse proxies such as nginx pass
+    /// on each event at once.
     static func eventStreamHead(_ fields: [(name: String, value: String)]) -> [UInt8] {
         head(200, "text/event-stream", fields + [("X-Accel-Buffering", "no")], keepsAlive: false)
     }

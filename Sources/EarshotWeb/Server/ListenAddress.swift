@@ -49,9 +49,9 @@ public enum ListenAddress: Equatable, Sendable {
     ///
     /// - Parameter isOpenToAllUsers: whether all users can connect to a Unix socket.
     /// - Returns: the socket, and the address with the selected port.
-    func listen(isOpenToAllUsers: Bool = false) throws(SystemError) -> (
-        descriptor: Int32, address: String, port: UInt16?
-    ) {
+    func listen(
+        isOpenToAllUsers: Bool = false
+    ) throws(SystemError) -> (descriptor: Int32, address: String, port: UInt16?) {
         switch self {
         case .unix(let path):
             try Self.requireUnused(path)

@@ -52,11 +52,10 @@ final class WebListener {
         }
     }
 
-    /// Stops to accept for a while. The listener would otherwise wake the loop without end.
+    /// Stops accepting for a while. The listener would otherwise wake the loop without end.
     private func pauseAccepting() {
-        guard let registration else { return }
-        loop.remove(registration)
-        self.registration = nil
+        if let registration { loop.remove(registration) }
+        registration = nil
         loop.setTimer(after: Self.acceptPause) { [weak self] in
             guard let self else { return }
             do throws(SystemError) { try watchDescriptor() } catch { pauseAccepting() }

@@ -5,13 +5,14 @@ internal import Glibc
 /// Connection of one HTTP client.
 ///
 /// ```
-/// reading ──head──→ receiving ──body──→ answering ──response──→ reading | closing
-///    └────────head without body────────────┘  └─────stream─────→ streaming ──→ closed
-/// closing ──all written──→ lingering ──peer closes──→ closed
+/// awaitingRequest ──head──→ receiving ──body──→ answering ──response──→ awaitingRequest | closing
+///    └────────head without body────────────────────┘  └─────stream─────→ streaming ──→ closed
+/// closing ──all written──→ awaitingPeerClose ──peer closes──→ closed
 /// ```
 ///
-/// It reads no further request before the response to the last one is written, so a peer cannot make it store responses. It reads
-/// one request and writes `writeBytes` in a pass of the loop, so peers with many take turns with the others.
+/// It reads no further request before the response to the last one is written, so a peer cannot make it store
+/// responses. It reads one request and writes `writeBytes` in a pass of the loop, so peers with many take turns with
+/// the others.
 final class WebPeer {
     enum Phase: Equatable {
         /// Waits for a request.
@@ -24,8 +25,8 @@ final class WebPeer {
         case streaming
         /// Ends when the output is written.
         case closing
-        /// Has ended its side, and drops input until the peer ends the other. Unread input would reset the connection, and
-        /// the peer could lose the response.
+        /// Has ended its side, and drops input until the peer ends the other. Unread input would reset the connection,
+        /// and the peer could lose the response.
         case awaitingPeerClose
         case closed
     }
@@ -76,7 +77,7 @@ final class WebPeer {
 
     let descriptor: Int32
     private(set) var phase = Phase.awaitingRequest
-    /// Time of the last change from or to `awaitingRequest`. The server drops the longest waiting connection first.
+    /// Time of the last change of the phase. The server drops the longest waiting connection first.
     private(set) var phaseChangeTime: LoopTime
     /// Called when all output is written.
     var onDrained: () -> Void = {}
@@ -387,7 +388,7 @@ final class WebPeer {
 final class OpenFile {
     let descriptor: Int32
 
-    /// Opens a regular file; nil without one.
+    /// Opens a file without following a link; nil if that fails.
     init?(_ path: String) {
         descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
         guard descriptor >= 0 else { return nil }

@@ -81,7 +81,7 @@ public final class WebServer {
             return peer.respond(Self.rejectionResponse(status: 405))
         }
         guard head.target.hasPrefix("/") else { return peer.respond(Self.rejectionResponse(status: 400)) }
-        // Probes of a service manager have no token. Their answers tell no more than whether the bus works.
+        // Probes of a service manager have no token. Their responses show only whether the bus works.
         let isProbe = head.path == "/healthz" || head.path == "/readyz"
         if let refusal = rule.refusal(of: head) { return peer.respond(Self.response(to: refusal)) }
         if !isProbe, let verdict = tokenRule?.checkToken(of: head, now: loop.now),
@@ -104,9 +104,9 @@ public final class WebServer {
                 peer.respond(WebResponse(200, MetricsText.mediaType, Array(MetricsText.text(of: $0).utf8)))
             }
         case "/status.json":
-            source.fetchState { [unowned self] in
-                peer.respond(
-                    WebResponse(200, "application/json", Self.statusDocument(of: $0, source.unreadinessReason)))
+            source.fetchState { [unowned self] state in
+                let document = Self.statusDocument(of: state, source.unreadinessReason)
+                peer.respond(WebResponse(200, "application/json", document))
             }
         case "/why": answerRequestReason(peer, head: head)
         case "/events": beginStream(peer)
@@ -168,13 +168,14 @@ public final class WebServer {
             return peer.respond(WebResponse(503, text: "too many pages are open; close one"))
         }
         peer.beginStream()
-        source.fetchState { [unowned self] in peer.send(event: Self.statusEvent($0, absence: source.unreadinessReason))
+        source.fetchState { [unowned self] state in
+            peer.send(event: Self.statusEvent(state, absence: source.unreadinessReason))
         }
         guard eventTimer == nil else { return }
         eventTimer = loop.setTimer(after: Self.eventInterval) { [unowned self] in sendEvents() }
     }
 
-    /// Sends the state to all streams. Without a stream the timer ends, and the broker gets no questions.
+    /// Sends the state to all streams. Without a stream the timer ends, and the broker gets no queries.
     private func sendEvents() {
         eventTimer = nil
         guard !streamingPeers.isEmpty else { return }

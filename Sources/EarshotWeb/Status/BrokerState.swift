@@ -61,7 +61,7 @@ struct BrokerState {
 
     /// Reason why the bus is not ready for requests; nil if it is.
     ///
-    /// The broker decides, in the member `ready`. The other members give the reason.
+    /// The broker decides, in the member `ready`. The other members contain the reason.
     var unreadiness: Unreadiness? {
         if self["ready"]?.scalarText == "true" { return nil }
         if self["phase"]?.scalarText != "serving" { return .draining }

@@ -8,7 +8,7 @@ struct MetricsText {
 
     private(set) var text = ""
 
-    /// Returns the metrics of a broker; for nil only that none answers.
+    /// Returns the metrics of a broker; for nil, only that no broker answers.
     static func text(of state: BrokerState?) -> String {
         var metrics = MetricsText()
         metrics.addMetric(
@@ -67,8 +67,9 @@ struct MetricsText {
     ]
 
     /// Causes of failures. Removed and cancelled requests do not count as failed.
-    private static let failureCauses = FailureCode.allCases.filter { $0 != .handlerRemoved && $0 != .cancelled }.map(
-        \.rawValue)
+    private static let failureCauses = FailureCode.allCases
+        .filter { $0 != .handlerRemoved && $0 != .cancelled }
+        .map(\.rawValue)
 
     private mutating func addCounters(of state: BrokerState) {
         for (object, member, name, help) in Self.counterDefinitions {
@@ -119,8 +120,8 @@ struct MetricsText {
             "earshot_parts", type: "gauge", help: "Partial bodies in the folder of parts.",
             value: state["parts"]?.member("count"))
         addMetric(
-            "earshot_parts_bytes", type: "gauge", help: "Bytes of these bodies.", value: state["parts"]?.member("bytes")
-        )
+            "earshot_parts_bytes", type: "gauge", help: "Bytes of these bodies.",
+            value: state["parts"]?.member("bytes"))
         addMetric("earshot_clients", type: "gauge", help: "Connected clients.", value: state["clients"])
         addMetric(
             "earshot_clients_away", type: "gauge", help: "Disconnected clients with a lease.",

@@ -2,23 +2,23 @@ internal import EarshotClient
 internal import EarshotLoop
 internal import EarshotWire
 
-/// State of the broker, asked over one connection.
+/// State of the broker, queried over one connection.
 ///
-/// It asks for a state only on request. Requests within `stateCacheTime` share an answer, so several scrapes and pages cost the
-/// broker no more than one.
+/// It queries the state only on request. Requests within `stateCacheTime` share an answer, so several scrapes and pages
+/// cost the broker no more than one.
 final class StatusSource {
     /// Time for which a state is used again.
     private static let stateCacheTime = Duration.milliseconds(250)
     /// Time for an answer.
     private static let answerTimeout = Duration.seconds(2)
-    /// Questions without an answer while a broker hangs.
+    /// Maximum number of unanswered queries while a broker hangs.
     private static let maximumUnansweredQueries = 100
     /// Further pages of workers: the broker has at most 1,000, and a page at least 100.
     private static let maximumWorkerPages = 10
 
     private let loop: EventLoop
     private var connection: ClientConnection?
-    /// Questions without an answer. The connection repeats them to the next broker, so the order stays.
+    /// Queries without an answer. The connection repeats them to the next broker, so the order stays.
     private var unansweredQueries: [(query: Query, answer: ([UInt8]) -> Void)] = []
     private var lastAnswer: (state: BrokerState, at: LoopTime)?
     private var waitingStateRequests: [(BrokerState?) -> Void] = []
@@ -33,8 +33,8 @@ final class StatusSource {
 
     init(_ folder: RuntimeFolder, loop: EventLoop) throws {
         self.loop = loop
-        connection = try ClientConnection(endpoint: folder.busEndpoint, window: 1, loop: loop) {
-            [unowned self] in handle($0)
+        connection = try ClientConnection(endpoint: folder.busEndpoint, window: 1, loop: loop) { [unowned self] in
+            handle($0)
         }
     }
 
@@ -68,7 +68,7 @@ final class StatusSource {
         }
     }
 
-    /// Asks for further pages of workers, then answers all waiting requests.
+    /// Queries further pages of workers, then answers all waiting requests.
     private func fetchWorkerPages(_ state: BrokerState?, pages: Int) {
         guard var state, let after = state.nextWorkers, pages < Self.maximumWorkerPages else {
             isFetchingState = false
@@ -109,10 +109,10 @@ final class StatusSource {
         case .state(.disconnected): connectionEnded(.noBroker)
         case .state(.incompatible): connectionEnded(.incompatible)
         case .messageRefused(let refusal) where refusal.subject == .query:
-            // The client does not repeat a refused query, so a question about the state must be asked again.
+            // The client does not repeat a refused query, so a query about the state must be sent again.
             guard !unansweredQueries.isEmpty else { return }
-            let question = unansweredQueries.removeFirst()
-            if question.query == .status || question.query == .workers {
+            let refused = unansweredQueries.removeFirst()
+            if refused.query == .status || refused.query == .workers {
                 isFetchingState = false
                 answerWaitingRequests(nil)
             }

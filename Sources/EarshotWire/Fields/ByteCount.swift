@@ -9,9 +9,9 @@ public enum ByteCount {
     public static func parse(_ text: String) -> Int? {
         var digits = text.utf8[...]
         var shift = 0
-        if let last = digits.last, let place = "kmgt".utf8.enumerated().first(where: { $0.element == last | 0x20 }) {
+        if let last = digits.last, let suffix = "kmgt".utf8.enumerated().first(where: { $0.element == last | 0x20 }) {
             digits.removeLast()
-            shift = 10 * (place.offset + 1)
+            shift = 10 * (suffix.offset + 1)
         }
         guard let number = Decimal.parseUnsigned(digits), number <= UInt64(Int.max) >> UInt64(shift) else { return nil }
         return Int(number) << shift

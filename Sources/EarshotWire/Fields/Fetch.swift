@@ -93,7 +93,7 @@ extension Fetch {
 }
 
 extension HeadReader {
-    /// URL as its sender wrote it, percent-escaped where it is not UTF-8.
+    /// Returns the URL as its sender wrote it, percent-escaped where it is not UTF-8.
     func url(at index: Int) throws(WireError) -> String {
         let url = try operand(at: index, named: "URL").percentEscapedString
         guard url.utf8.count <= WireLimits.urlBytes else {
@@ -119,7 +119,7 @@ extension Fetch.Options {
     /// The defaults.
     private static let defaults = Self()
 
-    /// The table of options: name, property, default, form, role and help. The role says whether two requests that
+    /// The table of options: name, property, default, form, role and help. The role states whether two requests that
     /// differ in the option are different requests. Reader, writer, fingerprint, durable storage, command-line option
     /// and the check of the document derive from the table.
     static func visitFields(of options: inout Self, with visitor: inout some FieldVisitor) throws(WireError) {

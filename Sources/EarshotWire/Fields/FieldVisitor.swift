@@ -4,7 +4,7 @@
 /// together into straight-line code without lookups at run time.
 protocol FieldVisitor {
     mutating func visitField<Form: FieldForm>(
-        _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
+        _ name: String, _ value: inout Form.Value, _ defaultValue: Form.Value, _ form: Form, _ role: FieldRole,
         help: String?
     ) throws(WireError)
 
@@ -15,9 +15,9 @@ protocol FieldVisitor {
 extension FieldVisitor {
     /// Visits a field without a command-line option.
     mutating func visitField<Form: FieldForm>(
-        _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole
+        _ name: String, _ value: inout Form.Value, _ defaultValue: Form.Value, _ form: Form, _ role: FieldRole
     ) throws(WireError) {
-        try visitField(name, &value, usual, form, role, help: nil)
+        try visitField(name, &value, defaultValue, form, role, help: nil)
     }
 }
 
@@ -42,7 +42,7 @@ struct FieldReader: FieldVisitor {
     }
 
     mutating func visitField<Form: FieldForm>(
-        _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
+        _ name: String, _ value: inout Form.Value, _ defaultValue: Form.Value, _ form: Form, _ role: FieldRole,
         help: String?
     ) throws(WireError) {
         guard !hasMatched, self.name == name else { return }
@@ -57,10 +57,10 @@ struct FieldReader: FieldVisitor {
 /// Writes the fields that differ from their defaults.
 extension HeadWriter: FieldVisitor {
     mutating func visitField<Form: FieldForm>(
-        _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
+        _ name: String, _ value: inout Form.Value, _ defaultValue: Form.Value, _ form: Form, _ role: FieldRole,
         help: String?
     ) {
-        if value != usual { form.writeField(value, name: name, to: &self) }
+        if value != defaultValue { form.writeField(value, name: name, to: &self) }
     }
 
     mutating func visitRoute(_ route: inout Route) { route.write(to: &self) }
@@ -71,7 +71,7 @@ struct ContentHasher: FieldVisitor {
     var hasher: Hasher
 
     mutating func visitField<Form: FieldForm>(
-        _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
+        _ name: String, _ value: inout Form.Value, _ defaultValue: Form.Value, _ form: Form, _ role: FieldRole,
         help: String?
     ) {
         if role == .content { hasher.combine(value) }
@@ -85,10 +85,10 @@ struct ContentCheck: FieldVisitor {
     private(set) var isDefault = true
 
     mutating func visitField<Form: FieldForm>(
-        _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
+        _ name: String, _ value: inout Form.Value, _ defaultValue: Form.Value, _ form: Form, _ role: FieldRole,
         help: String?
     ) {
-        if role == .content, value != usual { isDefault = false }
+        if role == .content, value != defaultValue { isDefault = false }
     }
 
     mutating func visitRoute(_ route: inout Route) { isDefault = isDefault && route.isDefault }
@@ -99,7 +99,7 @@ struct TextCounter: FieldVisitor {
     private(set) var byteCount = 0
 
     mutating func visitField<Form: FieldForm>(
-        _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
+        _ name: String, _ value: inout Form.Value, _ defaultValue: Form.Value, _ form: Form, _ role: FieldRole,
         help: String?
     ) {
         byteCount += form.textBytes(value)
@@ -125,11 +125,11 @@ struct FieldRowList: FieldVisitor {
     private(set) var rows: [FieldRow] = []
 
     mutating func visitField<Form: FieldForm>(
-        _ name: String, _ value: inout Form.Value, _ usual: Form.Value, _ form: Form, _ role: FieldRole,
+        _ name: String, _ value: inout Form.Value, _ defaultValue: Form.Value, _ form: Form, _ role: FieldRole,
         help: String?
     ) {
         var writer = HeadWriter("")
-        form.writeField(usual, name: name, to: &writer)
+        form.writeField(defaultValue, name: name, to: &writer)
         let text = String(decoding: writer.bytes.dropFirst(name.utf8.count + 3), as: UTF8.self)
         rows.append(FieldRow(name: name, allowedWords: form.allowedWords, defaultText: text, help: help))
     }

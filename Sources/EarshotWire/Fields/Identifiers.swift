@@ -227,8 +227,8 @@ public struct PrincipalName: Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// Secret with which the gateway states the principal of a session: 256 random bits, 64 lower-case hexadecimal digits on
-/// the wire.
+/// Secret with which the gateway states the principal of a session: 256 random bits, 64 lower-case hexadecimal digits
+/// on the wire.
 public struct GatewayProof: Equatable, Sendable, CustomStringConvertible {
     public let description: String
 

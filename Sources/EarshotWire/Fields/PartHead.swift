@@ -1,10 +1,10 @@
 /// File with the description of a partial body, beside the body or, while that grows, apart from it.
 ///
-/// In the form of a message: fields, and the fields of the response. Credentials of a request or a response are not in it.
+/// In the form of a message: fields, and the fields of the response. It contains no credentials of either side.
 public struct PartHead: Equatable, Sendable {
     /// Version of the form. A head of another version is not read.
     private static let version = "1"
-    /// Longest head in bytes.
+    /// Maximum length of a head in bytes.
     public static let maximumBytes = WireLimits.headBytes
 
     /// Response fields that are not stored: they are, or may contain, credentials.
@@ -26,8 +26,7 @@ public struct PartHead: Equatable, Sendable {
 
     public init(
         _ part: PartDescription, keyDigests: [String], owner: String, bodyPath: String, device: UInt64 = 0,
-        inode: UInt64 = 0,
-        bootID: String
+        inode: UInt64 = 0, bootID: String
     ) {
         self.part = part
         self.part.httpFields = Self.withoutSecrets(part.httpFields)
@@ -72,7 +71,7 @@ public struct PartHead: Equatable, Sendable {
         self.bootID = boot
     }
 
-    /// The content of the file; nil if it would not be read again, as with a path that contains a line end.
+    /// Returns the content of the file; nil if it would not be read again, as with a path that contains a line end.
     public func encoded() -> [UInt8]? {
         var writer = HeadWriter("PART")
         writer.writeOperand(Self.version)

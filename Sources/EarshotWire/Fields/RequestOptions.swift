@@ -62,7 +62,7 @@ public enum CacheMode: String, Hashable, Sendable, CaseIterable {
     case reload
     /// Cached responses are revalidated before use.
     case noCache = "no-cache"
-    /// A cached response is used, fresh or stale. Otherwise the server is asked.
+    /// A cached response is used, fresh or stale. Without one, the request goes to the server.
     case forceCache = "force-cache"
     /// A cached response is used, fresh or stale. No request is sent to a server.
     case onlyIfCached = "only-if-cached"

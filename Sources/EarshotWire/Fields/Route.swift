@@ -59,14 +59,15 @@ public struct Route: Hashable, Sendable {
         set { values.verifiesServer = newValue }
     }
 
-    /// Whether the worker decodes the body. If not, it requests the body without a content coding, and keeps any coding.
+    /// Whether the worker decodes the body. If not, it requests the body without a content coding, and keeps one
+    /// that the server applies nonetheless.
     public var decodesBody: Bool {
         get { rareFields?.values.decodesBody ?? true }
         set { values.decodesBody = newValue }
     }
 
-    /// Whether a response with an error status is a result with its whole body. If not, it is a failure, and its body is
-    /// an error page of bounded size.
+    /// Whether a response with an error status is a result with its whole body. If not, it is a failure, and its body
+    /// is an error page of bounded size.
     public var deliversErrorResponses: Bool {
         get { rareFields?.values.deliversErrorResponses ?? false }
         set { values.deliversErrorResponses = newValue }

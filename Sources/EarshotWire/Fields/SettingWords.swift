@@ -15,11 +15,11 @@ public struct SettingWords: Equatable, Sendable, CustomStringConvertible {
     public var description: String { words.joined(separator: " ") }
 
     init(_ reader: HeadReader) throws(WireError) {
-        guard let message = SettingWords(reader.operands) else {
+        guard let setting = SettingWords(reader.operands) else {
             throw WireError(
                 .badMessage,
                 "\(reader.verb.string) takes a setting's name and 1 to \(WireLimits.settingWords - 1) words")
         }
-        self = message
+        self = setting
     }
 }

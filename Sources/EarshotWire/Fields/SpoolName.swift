@@ -3,7 +3,7 @@
 /// | name | file |
 /// | --- | --- |
 /// | `PID-INSTANCE.FLIGHT.ATTEMPT.part` | an unfinished body, which a worker's process writes |
-/// | `PID-INSTANCE.FLIGHT.ATTEMPT.continued.part` | the same, if the broker lent the worker a kept part, and the worker starts from the first byte |
+/// | `PID-INSTANCE.FLIGHT.ATTEMPT.anew.part` | the same, for a body that replaces the offered part |
 /// | `INSTANCE.FLIGHT.ATTEMPT.kept` | a part of a body, for the next attempt |
 /// | `INSTANCE.NUMBER.taken` | a body that one client owns |
 /// | SHA-256, 64 digits | any other body |
@@ -32,8 +32,8 @@ public enum SpoolName {
         return "\(workerFolder(pid: writer.pid))/\(name)"
     }
 
-    /// Returns the spool of a partial body at an absolute path: an unfinished one in the folder of its worker, or one for the
-    /// next attempt; nil for other paths.
+    /// Returns the spool of a partial body at an absolute path: an unfinished one in the folder of its worker, or one
+    /// for the next attempt; nil for other paths.
     public static func spoolPath(ofPart path: String) -> String? {
         let words = path.split(separator: "/", omittingEmptySubsequences: false)
         guard words.count > 2, let name = words.last.map(String.init) else { return nil }
@@ -45,7 +45,8 @@ public enum SpoolName {
 
     /// Returns the name of a body while a process writes it.
     ///
-    /// - Parameter isContinuation: Whether the worker was given a part, and writes another body.
+    /// - Parameter isContinuation: Whether the broker offered a part to the attempt, but the worker writes another
+    ///   body.
     public static func partFile(of attempt: AttemptID, pid: Int32, isContinuation: Bool = false) -> String {
         "\(pid)-\(attempt)\(isContinuation ? ".anew" : "")\(partSuffix)"
     }

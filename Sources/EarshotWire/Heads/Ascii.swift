@@ -64,8 +64,8 @@ package enum Hexadecimal {
 
     static func append(_ value: UInt64, to bytes: inout [UInt8]) {
         bytes.append(addingCapacity: 16) { output in
-            for place in 0..<16 {
-                let digit = UInt8(truncatingIfNeeded: value >> (60 - 4 * UInt64(place))) & 0xf
+            for position in 0..<16 {
+                let digit = UInt8(truncatingIfNeeded: value >> (60 - 4 * UInt64(position))) & 0xf
                 output.append(digit < 10 ? digit + 0x30 : digit + 0x57)
             }
         }
@@ -108,9 +108,9 @@ package enum Decimal {
 
     /// Parses seconds such as `30` or `0.25` into milliseconds. Digits after the third decimal place are ignored. Nil
     /// for more than `limit` seconds.
-    static func parseMilliseconds(_ bytes: some Collection<UInt8>, atMost limit: Int = WireLimits.durationSeconds)
-        -> Int?
-    {
+    static func parseMilliseconds(
+        _ bytes: some Collection<UInt8>, atMost limit: Int = WireLimits.durationSeconds
+    ) -> Int? {
         let dot = bytes.firstIndex(of: Ascii.dot)
         guard let whole = parseUnsigned(bytes[..<(dot ?? bytes.endIndex)]), whole <= UInt64(limit) else { return nil }
         var fraction = 0

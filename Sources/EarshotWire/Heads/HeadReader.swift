@@ -157,7 +157,8 @@ struct HeadReader {
         return controls != 0
     }
 
-    /// Whether the text begins with LF or contains two in a row. Without a branch for each byte, like `hasControlCharacters`.
+    /// Returns whether the text begins with LF or contains two in a row. Without a branch for each byte, like
+    /// `hasControlCharacters`.
     static func hasEmptyLine(_ text: Span<UInt8>) -> Bool {
         var empty: UInt8 = 0
         var previous = Ascii.lineFeed
@@ -171,8 +172,8 @@ struct HeadReader {
 
     // MARK: Operands
 
-    func operand(at index: Int, named what: StaticString) throws(WireError) -> HeadText {
-        guard index < operandCount else { throw WireError(.badMessage, "\(verb.string) lacks its \(what)") }
+    func operand(at index: Int, named name: StaticString) throws(WireError) -> HeadText {
+        guard index < operandCount else { throw WireError(.badMessage, "\(verb.string) lacks its \(name)") }
         return text(at: index)
     }
 
@@ -213,9 +214,9 @@ struct HeadReader {
         return attempt
     }
 
-    func number(at index: Int, named what: StaticString) throws(WireError) -> UInt64 {
-        guard let number = Decimal.parseUnsigned(try operand(at: index, named: what).bytes) else {
-            throw WireError(.badMessage, "the \(what) of \(verb.string) must be a decimal number")
+    func number(at index: Int, named name: StaticString) throws(WireError) -> UInt64 {
+        guard let number = Decimal.parseUnsigned(try operand(at: index, named: name).bytes) else {
+            throw WireError(.badMessage, "the \(name) of \(verb.string) must be a decimal number")
         }
         return number
     }
@@ -231,8 +232,9 @@ struct HeadReader {
 extension HeadReader {
     // MARK: Values of fields
 
-    static func parseInteger(_ text: HeadText, in range: ClosedRange<Int>, named name: String) throws(WireError) -> Int
-    {
+    static func parseInteger(
+        _ text: HeadText, in range: ClosedRange<Int>, named name: String
+    ) throws(WireError) -> Int {
         guard let number = Decimal.parseUnsigned(text.bytes), let value = Int(exactly: number), range.contains(value)
         else {
             throw WireError(.badMessage, "\(name) must be a number from \(range.lowerBound) to \(range.upperBound)")
@@ -300,10 +302,10 @@ extension HeadReader {
     }
 
     static func parsePriorityClass(_ text: HeadText) throws(WireError) -> PriorityClass {
-        guard let named = PriorityClass(name: text.string) else {
+        guard let priority = PriorityClass(name: text.string) else {
             throw WireError(.badMessage, "a class must be background, low, normal or high")
         }
-        return named
+        return priority
     }
 
     static func parseSHA256(_ text: HeadText, named name: String) throws(WireError) -> String {
@@ -373,7 +375,7 @@ extension HeadReader {
 
 /// Header fields that a message carries after its own fields: lines separated by LF.
 public enum FieldBlock {
-    /// Whether a message can carry these lines: without control characters and empty lines.
+    /// Returns whether a message can carry these lines: without control characters and empty lines.
     public static func isValid(_ lines: [UInt8]) -> Bool {
         !HeadReader.hasControlCharacters(lines.span) && !HeadReader.hasEmptyLine(lines.span)
     }

@@ -1,12 +1,12 @@
-/// A word, name or value of a head, as a place in its bytes. A `String` is created only for text that a message keeps.
+/// A word, name or value of a head, as a position in its bytes. Only text that a message keeps becomes a `String`.
 struct HeadText {
     /// The bytes that contain the text. Not a slice: the compiler removes retains of a whole array only.
     fileprivate let source: [UInt8]
     fileprivate let extent: HeadFields.Extent
 
-    init(_ source: [UInt8], _ place: HeadFields.Extent) {
+    init(_ source: [UInt8], _ extent: HeadFields.Extent) {
         self.source = source
-        self.extent = place
+        self.extent = extent
     }
 
     /// Creates text that is not part of a head.
@@ -87,9 +87,9 @@ struct HeadFields: Sequence {
     /// Positions of alternating names and values.
     fileprivate let extents: ArraySlice<Extent>
 
-    init(_ head: [UInt8], _ places: ArraySlice<Extent>) {
+    init(_ head: [UInt8], _ extents: ArraySlice<Extent>) {
         self.head = head
-        self.extents = places
+        self.extents = extents
     }
 
     /// The value of the field of this name; nil if it is absent.
@@ -111,8 +111,8 @@ struct HeadFields: Sequence {
             return (text(at: fields.extents[index]), text(at: fields.extents[index + 1]))
         }
 
-        private func text(at place: Extent) -> HeadText {
-            HeadText(fields.head, place)
+        private func text(at extent: Extent) -> HeadText {
+            HeadText(fields.head, extent)
         }
     }
 }

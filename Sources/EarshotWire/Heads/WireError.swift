@@ -19,7 +19,7 @@ public struct WireError: Error, Equatable, Sendable {
     }
 
     public var code: Code
-    /// Sentence that says what to change, without peer-supplied text.
+    /// Sentence with the remedy, without peer-supplied text.
     public var detail: String
     /// The number of a client's message, if it is legible.
     public var messageNumber: UInt64?

@@ -21,14 +21,15 @@ public enum WireLimits {
     /// Maximum bytes of a request's body, regardless of the broker's setting: four frames of this size fit into the
     /// memory for incomplete frames.
     public static let requestBodyBytes = 4 << 20
-    /// Maximum bytes of the body of a response of a worker on another machine: what the gateway relays in one frame.
+    /// Maximum bytes of the body of a response of a worker on another machine: the maximum that the gateway relays in
+    /// one frame.
     public static let remoteResponseBodyBytes = requestBodyBytes
     /// Maximum length of the body of a response in bytes: the maximum of the setting `spool-size`. A few lengths can be
     /// added without overflow.
     public static let responseBodyBytes = 1 << 50
     /// Maximum length of a file's path in bytes: PATH_MAX of limits.h.
     public static let pathBytes = 4_096
-    /// Number of places for files in a worker's table. A job names three files at most, and a bus uses few certificates.
+    /// Number of places for files in a worker's table. A job names at most three, and a bus uses few.
     public static let filesPerWorker = 16
     /// Maximum size of a certificate or key file in bytes: four times a system's certificate bundle.
     public static let fileBytes = 1 << 20
@@ -36,8 +37,8 @@ public enum WireLimits {
     public static let wordsPerMessage = 10_000
     /// Maximum number of named fields in one head, including unknown ones.
     public static let fieldsPerHead = 64
-    /// Maximum length of the field `redirects` in bytes. With it, 48 KiB of header fields, a URL and a path of the maximum
-    /// lengths, a RESULT is no longer than a head.
+    /// Maximum length of the field `redirects` in bytes. With it, 48 KiB of header fields, a URL and a path of the
+    /// maximum lengths, a RESULT is no longer than a head.
     public static let redirectsFieldBytes = 2_048
     /// Maximum number of entries of a table in one reply to QUERY.
     public static let queryEntries = 1_000
@@ -45,8 +46,8 @@ public enum WireLimits {
     public static let settingWords = 8
     /// Maximum number of slots of a worker: twice the number that a worker is designed for.
     public static let slotsPerWorker = 10_000
-    /// Maximum number of repetitions of a request within an attempt. A worker repeats it once, and libcurl five times if
-    /// an HTTP/2 server refuses it.
+    /// Maximum number of repetitions of a request within an attempt. A worker repeats it once, and libcurl five times
+    /// if an HTTP/2 server refuses it.
     public static let repeatsPerAttempt = 16
     /// Maximum compression ratio that a setting accepts, above the ratio of any coding for text.
     public static let decodingRatio = 1_000_000
@@ -58,8 +59,8 @@ public enum WireLimits {
     public static let defaultWindow = 256
     /// Maximum bytes of a DATA: few messages for a large body, and a fraction of a millisecond of the broker's time.
     public static let dataBytes = 256 << 10
-    /// Number of READs of one session that may have no answer. 16 MiB are on their way then: 200 MB/s over a round trip of
-    /// 80 ms.
+    /// Number of READs of one session that may have no answer. 16 MiB are on their way then: 200 MB/s over a round trip
+    /// of 80 ms.
     public static let openReadsPerSession = 64
     /// Maximum time for which a broker keeps the session of a lost connection, in seconds: an hour.
     public static let leaseSeconds = 3_600

@@ -1,4 +1,4 @@
-/// READ: asks for bytes of a body, in a session with pulled bodies.
+/// READ: requests bytes of a body, in a session with pulled bodies.
 public struct BodyRead: Equatable, Sendable {
     public var body: BodyReference
     /// Offset of the first byte.
@@ -34,14 +34,14 @@ public struct BodyRead: Equatable, Sendable {
     }
 }
 
-/// The body that READ asks for and DATA carries.
+/// The body that READ requests and DATA carries.
 public enum BodyReference: Hashable, Sendable {
     /// Body of the terminal with this sequence number.
     case terminal(UInt64)
     /// Growing body of an open request.
     case request(HandlerID, RequestID)
 
-    /// - Parameter otherOperandCount: number of operands after the reference.
+    /// - Parameter otherOperandCount: Number of operands after the reference.
     init(_ reader: HeadReader, otherOperandCount: Int) throws(WireError) {
         guard reader.operandCount > otherOperandCount + 1 else {
             self = .terminal(try reader.number(at: 0, named: "sequence number"))
@@ -69,8 +69,8 @@ public enum BodyReference: Hashable, Sendable {
     }
 }
 
-/// DATA: the answer to READ. The second frame contains the bytes, from the offset on; it is absent if there are none, and
-/// if the READ is refused.
+/// DATA: the answer to READ. The second frame contains the bytes, from the offset on; it is absent if there are none,
+/// and if the READ is refused.
 public struct BodyData: Equatable, Sendable {
     /// Body that the READ names.
     public var body: BodyReference

@@ -17,7 +17,8 @@ public enum BrokerMessage: Equatable, Sendable {
     case settingChanged(SettingWords)
     /// Answer to READ. The second frame is a part of the body.
     case bodyData(BodyData)
-    /// Reply to TAKE, with the new absolute path of the file that the client owns; nil if the client must copy the file.
+    /// Reply to TAKE, with the new absolute path of the file that the client owns; nil if the client must copy the
+    /// file.
     case fileTaken(UInt64, path: String?)
     case error(ErrorReply)
     /// Reply to a numbered message whose verb has no other answer: it was carried out.
@@ -79,7 +80,7 @@ public enum BrokerMessage: Equatable, Sendable {
         }
     }
 
-    /// The head frame. A body is sent in the second frame.
+    /// Returns the head frame. A body is sent in the second frame.
     public func encoded() -> [UInt8] {
         switch self {
         case .welcome(let welcome): return welcome.encoded()
@@ -202,7 +203,7 @@ public struct Progress: Equatable, Sendable {
     public var status: Int?
     /// Fields of that response, separated by LF.
     public var httpFields: [UInt8] = []
-    /// Whether a later request can resume the body after these bytes, also of another bus.
+    /// Whether a later request, also on another bus, can resume the body after these bytes.
     public var isResumable = false
 
     public init(handler: HandlerID, request: RequestID, receivedBytes: Int, totalBytes: Int?) {
@@ -246,7 +247,7 @@ public struct Progress: Equatable, Sendable {
 public struct ErrorReply: Equatable, Sendable {
     /// A code of the table in `protocols/8-codes.md`, section "Errors".
     public var code: String
-    /// Sentence that says what to change.
+    /// Sentence with the remedy.
     public var detail: String?
 
     public init(code: String, detail: String? = nil) {

@@ -20,9 +20,9 @@ public enum ClientMessage: Equatable, Sendable {
     case query(Query, QueryPage = QueryPage())
     /// Changes a setting of the broker.
     case changeSetting(SettingWords)
-    /// Asks for bytes of a body.
+    /// Requests bytes of a body.
     case readBody(BodyRead)
-    /// Asks for exclusive ownership of the file of the terminal with this sequence number.
+    /// Requests exclusive ownership of the file of the terminal with this sequence number.
     case takeFile(UInt64)
     /// The client leaves and the broker purges its requests immediately.
     case bye
@@ -36,7 +36,8 @@ public enum ClientMessage: Equatable, Sendable {
         }
     }
 
-    /// Returns the error with the number of the message, if its first field is one. The rest of the head may be invalid.
+    /// Returns the error with the number of the message, if its first field is one. The rest of the head may be
+    /// invalid.
     public static func addingNumber(to error: WireError, from head: [UInt8]) -> WireError {
         let verb = head.prefix(longestUnnumberedVerbBytes + 1).prefix { $0 != Ascii.space && $0 != Ascii.lineFeed }
         if unnumberedVerbs.contains(where: { $0.utf8.elementsEqual(verb) }) { return error }
@@ -68,8 +69,8 @@ public enum ClientMessage: Equatable, Sendable {
             return .unsubscribe(try reader.pattern(at: 0))
         case "PRIORITY":
             try reader.expectOperands(3)
-            let named = try HeadReader.parsePriorityClass(try reader.operand(at: 2, named: "class"))
-            return .setPriority(try reader.handler(at: 0), try reader.request(at: 1), named)
+            let priority = try HeadReader.parsePriorityClass(try reader.operand(at: 2, named: "class"))
+            return .setPriority(try reader.handler(at: 0), try reader.request(at: 1), priority)
         case "COOKIES":
             try reader.expectOperands(2)
             return .storeCookies(try reader.handler(at: 0), url: try reader.url(at: 1), fields: reader.httpFields)
@@ -94,7 +95,7 @@ public enum ClientMessage: Equatable, Sendable {
         if case .fetch(let fetch) = self { fetch.body } else { nil }
     }
 
-    /// The head frame.
+    /// Returns the head frame.
     public func encoded() -> [UInt8] {
         switch self {
         case .hello(let hello): return hello.encoded()
@@ -106,8 +107,8 @@ public enum ClientMessage: Equatable, Sendable {
             return Self.headLine(verb: "REMOVE", operands: [handler.description, request.description])
         case .subscribe(let pattern): return Self.headLine(verb: "SUBSCRIBE", operands: [pattern.description])
         case .unsubscribe(let pattern): return Self.headLine(verb: "UNSUBSCRIBE", operands: [pattern.description])
-        case .setPriority(let handler, let request, let named):
-            return Self.headLine(verb: "PRIORITY", operands: [handler.description, request.description, named.name])
+        case .setPriority(let handler, let request, let priority):
+            return Self.headLine(verb: "PRIORITY", operands: [handler.description, request.description, priority.name])
         case .storeCookies(let handler, let url, let fields):
             var writer = HeadWriter("COOKIES")
             writer.writeOperand(handler.description)
@@ -140,8 +141,8 @@ public struct Hello: Equatable, Sendable {
 
     /// Requested maximum of unacknowledged terminals, 1 to 4,096.
     public var window: Int
-    /// Requested time for which the session is kept after its connection is lost, 0 to `WireLimits.durationSeconds`. A broker
-    /// grants at most `WireLimits.leaseSeconds`.
+    /// Requested time for which the session is kept after its connection is lost, 0 to `WireLimits.durationSeconds`. A
+    /// broker grants at most `WireLimits.leaseSeconds`.
     public var leaseMilliseconds = 0
     /// Secret from the WELCOME of the session to resume; nil for a new session.
     public var token: SessionToken?

@@ -20,7 +20,7 @@ public struct NumberedMessage: Equatable, Sendable {
         }
     }
 
-    /// The head frame.
+    /// Returns the head frame.
     public func encoded() -> [UInt8] { HeadNumber.insertingField("number", number, into: message.encoded()) }
 }
 
@@ -30,8 +30,7 @@ extension ClientMessage {
         switch self {
         case .hello, .acknowledge, .readBody, .bye: false
         case .fetch, .retry, .removeHandlers, .removeRequest, .subscribe, .unsubscribe, .setPriority, .storeCookies,
-            .query, .changeSetting,
-            .takeFile:
+            .query, .changeSetting, .takeFile:
             true
         }
     }
@@ -46,7 +45,7 @@ extension ClientMessage {
     }
 
     /// Whether the message counts as unanswered until its answer is due. A FETCH that is answered by terminals has no
-    /// other answer, and a QUERY is asked again.
+    /// other answer, and the client sends a QUERY again.
     public var countsAsUnanswered: Bool {
         switch self {
         case .fetch(let fetch): fetch.options.isDurable || !fetch.options.subscribes
@@ -74,7 +73,7 @@ public struct NumberedAnswer: Equatable, Sendable {
         answeredNumber = message.isReply ? try reader.firstNumber("to") : nil
     }
 
-    /// The head frame.
+    /// Returns the head frame.
     public func encoded() -> [UInt8] { HeadNumber.insertingField("to", answeredNumber, into: message.encoded()) }
 }
 
@@ -105,13 +104,13 @@ enum HeadNumber {
 }
 
 extension HeadReader {
-    /// The number in the first field, if that has this name.
+    /// Returns the number in the first field, if that has this name.
     ///
-    /// - Throws: `WireError` if another field has the name. Ignored, the message would have no answer that its sender
-    ///   recognises, or the answer to another.
+    /// - Throws: `WireError` if another field has the name. The sender could not recognize the answer to such a
+    ///   message, or would take it for the answer to another.
     fileprivate func firstNumber(_ name: String) throws(WireError) -> UInt64? {
-        var others = fields.makeIterator()
-        guard let first = others.next() else { return nil }
+        var iterator = fields.makeIterator()
+        guard let first = iterator.next() else { return nil }
         guard first.name == name else {
             guard fields[name] == nil else { throw WireError(.badMessage, "\(name) must be the first field") }
             return nil

@@ -42,11 +42,11 @@ public enum PoolMessage: Equatable, Sendable {
             self = .raiseBodyLimit(try reader.attempt(at: 0), maxBytes: maxBytes)
         case "RATE":
             try reader.expectOperands(1)
-            self = .changeRate(
-                try reader.attempt(at: 0),
-                bytesPerSecond: try reader.fields["rate"].map { text throws(WireError) in
-                    try HeadReader.parseInteger(text, in: Job.rateRange, named: "rate")
-                })
+            let attempt = try reader.attempt(at: 0)
+            let rate = try reader.fields["rate"].map { text throws(WireError) in
+                try HeadReader.parseInteger(text, in: Job.rateRange, named: "rate")
+            }
+            self = .changeRate(attempt, bytesPerSecond: rate)
         case "PING": self = .ping
         case "DRAIN": self = .drain
         case "ERROR":
@@ -56,7 +56,7 @@ public enum PoolMessage: Equatable, Sendable {
         }
     }
 
-    /// The head frame. A request's body is sent in the second frame of its JOB.
+    /// Returns the head frame. A request's body is sent in the second frame of its JOB.
     public func encoded() -> [UInt8] {
         switch self {
         case .limits(let limits): return limits.encoded()
@@ -120,8 +120,8 @@ public struct WorkerLimits: Equatable, Sendable {
         self.spoolPath = spoolPath
     }
 
-    /// Terms of a worker on another machine: no path and no file. All bodies travel in messages, as long as the gateway
-    /// relays.
+    /// Terms of a worker on another machine: no path and no file. All bodies travel in messages, up to the length
+    /// that the gateway relays.
     public var forRemoteWorker: WorkerLimits {
         var terms = self
         terms.spoolPath = ""
@@ -200,7 +200,7 @@ public struct Job: Equatable, Sendable {
     public var streams = false
     /// Redirect mode. With `manual` a redirect is the result including its body; otherwise its head suffices.
     public var redirectMode = RedirectMode.follow
-    /// Priority of the most urgent interest, for requests that an own worker itself sends to the bus.
+    /// Priority of the most urgent interest, for requests that a custom worker itself sends to the bus.
     public var priority = PriorityClass.normal
     /// Partial body of an earlier attempt, in the file named after this attempt; nil to start from the beginning.
     public var resume: Resume?

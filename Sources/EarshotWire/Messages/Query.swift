@@ -19,9 +19,9 @@ public enum Query: Equatable, Sendable {
     case cookies(HandlerID)
 
     init(_ reader: HeadReader) throws(WireError) {
-        let what = try reader.operand(at: 0, named: "subject")
-        try reader.expectOperands(what == "why" ? 3 : what == "cookies" ? 2 : 1)
-        switch what {
+        let subject = try reader.operand(at: 0, named: "subject")
+        try reader.expectOperands(subject == "why" ? 3 : subject == "cookies" ? 2 : 1)
+        switch subject {
         case "ping": self = .ping
         case "status": self = .status
         case "ledger": self = .ledger

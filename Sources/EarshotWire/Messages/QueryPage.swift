@@ -9,9 +9,7 @@ public struct QueryPage: Equatable, Sendable {
     /// State of the requests that are listed; nil for all.
     public var state: RequestState?
 
-    public init(
-        cursor: String? = nil, limit: Int? = nil, handler: HandlerPattern? = nil, state: RequestState? = nil
-    ) {
+    public init(cursor: String? = nil, limit: Int? = nil, handler: HandlerPattern? = nil, state: RequestState? = nil) {
         self.cursor = cursor
         self.limit = limit
         self.handler = handler

@@ -93,7 +93,7 @@ public struct Terminal: Equatable, Sendable {
         case revalidated
     }
 
-    /// URL that answered, or that the last attempt asked for; nil if the terminal does not state it.
+    /// URL that answered, or that the last attempt requested; nil if the terminal does not state it.
     public var url: String? {
         if let response { return response.url }
         guard case .failed(let failure) = outcome else { return nil }
@@ -111,12 +111,8 @@ public struct Terminal: Equatable, Sendable {
 
 extension Terminal {
     // Uses the memberwise initializer: the compiler would copy a large value that is set field by field.
-    public init(
-        handler: HandlerID, request: RequestID, sequence: UInt64, isDurable: Bool = false,
-        outcome: Outcome
-    ) {
-        self.init(
-            handler: handler, request: request, outcome: outcome, sequence: sequence, isDurable: isDurable)
+    public init(handler: HandlerID, request: RequestID, sequence: UInt64, isDurable: Bool = false, outcome: Outcome) {
+        self.init(handler: handler, request: request, outcome: outcome, sequence: sequence, isDurable: isDurable)
     }
 
     /// Decodes a RESULT.
@@ -276,12 +272,12 @@ extension Terminal.Response {
 }
 
 extension HeadReader {
-    /// A terminal's number.
+    /// Parses a terminal's number.
     fileprivate static func parseSequence(_ text: HeadText) throws(WireError) -> UInt64 {
         UInt64(try parseCount(text, named: "seq"))
     }
 
-    /// An HTTP status of a final response.
+    /// Parses the HTTP status of a final response.
     static func parseStatus(_ text: HeadText) throws(WireError) -> Int {
         try parseInteger(text, in: 200...999, named: "status")
     }
@@ -311,9 +307,8 @@ extension Terminal {
     public func withoutFile() -> Terminal {
         func withoutFile(_ response: Response) -> Response {
             var response = response
-            (response.bodyFilePath, response.isInline, response.isPulled, response.generation) = (
-                nil, false, false, nil
-            )
+            (response.bodyFilePath, response.generation) = (nil, nil)
+            (response.isInline, response.isPulled) = (false, false)
             return response
         }
         var terminal = self
@@ -363,7 +358,8 @@ extension [Terminal.Redirect] {
         }
     }
 
-    /// The redirects as the field holds them: without the URLs for which its `WireLimits.redirectsFieldBytes` have no room.
+    /// The redirects as the field holds them: without the URLs for which its `WireLimits.redirectsFieldBytes` have no
+    /// room.
     public var boundedToFieldSize: [Terminal.Redirect] {
         // Each redirect but the first needs a space, its status, a space and at least a mark.
         var room = WireLimits.redirectsFieldBytes - count * 6 + 1

@@ -104,7 +104,7 @@ public enum WorkerMessage: Equatable, Sendable {
         }
     }
 
-    /// The head frame. The inline body of a completion is sent in the second frame.
+    /// Returns the head frame. The inline body of a completion is sent in the second frame.
     public func encoded() -> [UInt8] {
         switch self {
         case .ready(let ready): return ready.encoded()
@@ -125,7 +125,7 @@ public enum WorkerMessage: Equatable, Sendable {
             var writer = HeadWriter("PROGRESS")
             writer.writeOperand(attempt)
             writer.writeOperand("\(received)/" + (total.map { String($0) } ?? "-"))
-            // The optimizer of Swift 6.3.1 fails for `part?.file` beside `part?.status`.
+            // The optimizer of Swift 6.3.1 fails for `part?.fileName` beside `part?.status`.
             guard let part else { return writer.finished() }
             writer.writeField("file", part.fileName)
             writer.writeField("status", part.status)
@@ -142,7 +142,7 @@ public enum WorkerMessage: Equatable, Sendable {
     }
 }
 
-/// READY: a worker's slots and capabilities. A worker that says it runs no attempt of any broker.
+/// READY: a worker's slots and capabilities. A worker that sends it runs no attempt of any broker.
 public struct Ready: Equatable, Sendable {
     /// The protocol's name and version.
     public static let version = "EARW/1"
@@ -241,7 +241,8 @@ public struct Completion: Equatable, Sendable {
     /// Whether the body was omitted, because it belongs to a redirect or an error page and is not needed or too large.
     public var isBodyOmitted = false
     public var elapsedMilliseconds = 0
-    /// Number of times that the worker sent the request again within the attempt, at most `WireLimits.repeatsPerAttempt`.
+    /// Number of times that the worker sent the request again within the attempt, at most
+    /// `WireLimits.repeatsPerAttempt`.
     public var repeatCount = 0
     /// Response header fields, separated by LF.
     public var httpFields: [UInt8] = []
@@ -278,8 +279,8 @@ public struct Completion: Equatable, Sendable {
         }
     }
 
-    /// Throws an error unless `bodyByteCount` describes the second frame, which has `bodyBytes` bytes. The broker compares the
-    /// length of a file with the file.
+    /// Throws an error unless `bodyByteCount` describes the second frame, which has `bodyBytes` bytes. The broker
+    /// compares the length of a file with the file.
     fileprivate func checkLength(bodyBytes: Int) throws(WireError) {
         if bodyBytes > 0, fileName != nil { throw WireError(.badMessage, "the body is frame 2 or a file, not both") }
         guard fileName != nil || bodyBytes == bodyByteCount else {

@@ -4,7 +4,7 @@ package struct JSONText {
     private var needsComma = false
     private let needsEscape: (Unicode.Scalar) -> Bool
 
-    /// - Parameter isEscaped: whether a character of a text becomes an escape; C0 controls must.
+    /// - Parameter isEscaped: Returns whether a character of a text becomes an escape; C0 controls must.
     package init(escaping isEscaped: @escaping (Unicode.Scalar) -> Bool = { $0.value < 0x20 }) {
         self.needsEscape = isEscaped
     }
@@ -52,8 +52,10 @@ package struct JSONText {
     private static func append(_ text: String, to bytes: inout [UInt8], escaping isEscaped: (Unicode.Scalar) -> Bool) {
         bytes.append(UInt8(ascii: "\""))
         // Most texts need no escapes. A check of each character takes ten times as long.
-        if text.utf8.allSatisfy({ ($0.isVisible || $0 == 0x20) && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\") }
-        ) {
+        let isPlain = text.utf8.allSatisfy { byte in
+            (byte.isVisible || byte == 0x20) && byte != UInt8(ascii: "\"") && byte != UInt8(ascii: "\\")
+        }
+        if isPlain {
             bytes += text.utf8
         } else {
             for scalar in text.unicodeScalars { append(scalar, to: &bytes, escaping: isEscaped) }
@@ -76,8 +78,9 @@ package struct JSONText {
         }
     }
 
-    private mutating func writeNested(_ open: Unicode.Scalar, _ close: Unicode.Scalar, _ body: (inout JSONText) -> Void)
-    {
+    private mutating func writeNested(
+        _ open: Unicode.Scalar, _ close: Unicode.Scalar, _ body: (inout JSONText) -> Void
+    ) {
         separateElements()
         bytes.append(UInt8(ascii: open))
         needsComma = false

@@ -20,8 +20,9 @@ struct IncomingBody: ~Copyable {
 
     private let attempt: AttemptID
     private let terms: Terms
-    /// Whether the attempt was lent a partial body, whose file has the usual name.
-    private let continuesPartialBody: Bool
+    /// Whether the broker offered a part to the attempt. The part's file has the usual name, so a new body needs
+    /// another.
+    private let hasOfferedPart: Bool
     /// Number of decoded bytes so far; 0 once the body is handed over or deleted.
     private(set) var count = 0
     /// Maximum body size of the request, in bytes.
@@ -49,10 +50,10 @@ struct IncomingBody: ~Copyable {
         self.attempt = attempt
         self.terms = terms
         self.maximumBodyBytes = maxBytes
-        self.continuesPartialBody = isContinuation
+        self.hasOfferedPart = isContinuation
     }
 
-    /// Continues the file of a lent part, whose bytes the hash covers.
+    /// Continues the file of the offered part, whose bytes the hash covers.
     mutating func resumePartialBody(_ file: SpoolFile, hash: consuming SHA256, count: Int) {
         self.file = file
         self.hash = consume hash
@@ -136,15 +137,15 @@ struct IncomingBody: ~Copyable {
     /// Moves the bytes so far from memory to a new file. It is called again only if it throws.
     private mutating func spill() throws(SystemError) {
         guard let spool = terms.spool else { throw SystemError("no spool", number: ENOENT) }
-        let made = try SpoolFile(
-            SpoolName.partFile(of: attempt, pid: getpid(), isContinuation: continuesPartialBody), in: spool)
-        try made.write(memoryBytes.span)
+        let name = SpoolName.partFile(of: attempt, pid: getpid(), isContinuation: hasOfferedPart)
+        let newFile = try SpoolFile(name, in: spool)
+        try newFile.write(memoryBytes.span)
         memoryBytes = []
-        file = made
+        file = newFile
     }
 
-    /// Moves the body from memory to a file, so that clients can read it. Does nothing for an empty body. On failure the
-    /// body stays in memory, up to its limit.
+    /// Moves the body from memory to a file, so that clients can read it. Does nothing for an empty body. On failure
+    /// the body stays in memory, up to its limit.
     mutating func moveToFile() { if file == nil, count > 0 { try? spill() } }
 
     /// Creates the file of an empty body for another writer, which reports the growth by `recordFileGrowth(to:)`.
@@ -201,7 +202,7 @@ struct IncomingBody: ~Copyable {
         else {
             return false
         }
-        // To write so much takes the disk longer than the network takes to bring it.
+        // The disk would need longer to write so many bytes than the network needed to deliver them.
         guard count - last.bytes <= Limits.maximumUnsyncedBytes else {
             lastCheckpoint = (count, now)
             return false

@@ -4,10 +4,10 @@ internal import EarshotWire
 internal import Glibc
 internal import LibCrypto
 
-/// Partial body of earlier attempts, in a file that the broker lent to this attempt for resumption.
+/// Partial body of earlier attempts, in a file that the broker offered to this attempt for resumption.
 ///
 /// The file contains only bytes of one representation. A body that starts over goes into a file with another name. The
-/// name thus tells the broker what the file contains, even if this process dies at any moment.
+/// broker thus knows the content of a file from its name, even if this process dies at any moment.
 final class OfferedPart {
     let file: SpoolFile
     let partialBody: PartialBody
@@ -18,10 +18,10 @@ final class OfferedPart {
 
     /// Nil if the file does not match the broker's description, or the validator cannot be used.
     init?(_ job: Job, in spool: SpoolFolder) {
+        let name = SpoolName.partFile(of: job.attempt, pid: getpid())
         guard let resume = job.resume,
             let validator = Validator(ifRange: resume.validator, now: Int64(time(nil))),
-            let file = try? SpoolFile(
-                SpoolName.partFile(of: job.attempt, pid: getpid()), in: spool, resumingAt: resume.availableBytes)
+            let file = try? SpoolFile(name, in: spool, resumingAt: resume.availableBytes)
         else { return nil }
         self.file = file
         expectedSHA256 = resume.sha256

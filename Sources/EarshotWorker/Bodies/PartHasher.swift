@@ -108,8 +108,8 @@ final class PartHasher {
 
     /// Starts hashing a range of an open file on a thread. The task keeps a duplicate of the descriptor.
     ///
-    /// - Parameter syncs: Whether the thread then synchronizes the file, for a checkpoint. The hash must cover all bytes
-    ///   before the range.
+    /// - Parameter syncs: Whether the thread then synchronizes the file, for a checkpoint. The hash must cover all
+    ///   bytes before the range.
     func hash(
         _ descriptor: Int32, _ range: Range<Int>, continuing hash: consuming sending SHA256, for attempt: AttemptID,
         syncs: Bool = false

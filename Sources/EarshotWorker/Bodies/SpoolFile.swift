@@ -52,7 +52,8 @@ final class SpoolFile {
 
     /// Unlocks and closes the file and leaves it to the broker.
     ///
-    /// - Returns: Whether its bytes are there. Some file systems report a full disk only on close. Such a file is deleted.
+    /// - Returns: Whether its bytes are there. Some file systems report a full disk only on close. Such a file is
+    ///   deleted.
     @discardableResult
     func closeWithoutDeleting() -> Bool {
         if descriptor >= 0 {

@@ -29,8 +29,7 @@ final class SpoolFolder {
     /// Creates and locks a new file for reading and writing with mode 0600. Throws if the name exists.
     func create(_ name: String) throws(SystemError) -> Int32 {
         while true {
-            let file = unsafe openat(
-                descriptor, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+            let file = unsafe openat(descriptor, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
             guard file < 0 else {
                 do throws(SystemError) { try lock(file) } catch {
                     delete(name)
@@ -43,8 +42,8 @@ final class SpoolFolder {
         }
     }
 
-    /// Opens and locks a lent file and truncates it to `truncatedTo`. It must be a regular file of this user with one link,
-    /// and no shorter.
+    /// Opens and locks an existing file, and truncates it to `truncatedTo` bytes. It must be a regular file of this
+    /// user with one link, and no shorter.
     func reopenFile(_ name: String, truncatedTo: Int) throws(SystemError) -> Int32 {
         let file = unsafe openat(descriptor, name, O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC)
         guard file >= 0 else { throw SystemError("open spool file", number: errno) }
@@ -72,7 +71,8 @@ final class SpoolFolder {
         throw SystemError("lock spool file", number: number)
     }
 
-    /// Returns the number of bytes that can be written before the next check, at most `Limits.spaceCheckIntervalBytes` or `bytes`.
+    /// Returns the number of bytes that can be written before the next check, at most `Limits.spaceCheckIntervalBytes`
+    /// or `bytes`.
     ///
     /// - Throws: `reserveReached` if `bytes` more would leave too little free space.
     func writableBytes(for bytes: Int) throws(SystemError) -> Int {

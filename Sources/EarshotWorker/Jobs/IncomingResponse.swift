@@ -7,10 +7,10 @@ internal import LibCrypto
 /// The response to one job while it arrives: its head, its decoded body and the reason to abandon it.
 ///
 /// ```
-/// head → body → received (end)  → complete
-///      → cut                    → complete    (the head is enough, or the body is too large for its use)
-///      → refused                              (refusal)
-///      → mismatch (wantsWhole)  → head        (startOver: the whole body is requested)
+/// head → body → transferred → completion
+///      → omitsBody          → completion    (the head suffices, or the body is too large for its use)
+///      → refusal
+///      → requiresWholeBody  → head          (resetResponse: the whole body is requested)
 /// ```
 ///
 /// The methods that accept bytes run inside libcurl. They store and judge bytes, and never call back into libcurl.
@@ -26,7 +26,7 @@ struct IncomingResponse: ~Copyable {
         let redirectMode: RedirectMode
         /// Whether an error page is a result.
         let deliversErrors: Bool
-        /// Whether the broker lent a partial body. A body that starts over then needs a file with another name.
+        /// Whether the broker offered a partial body. A body that starts over then needs a file with another name.
         let isResuming: Bool
         let terms: Terms
 
@@ -53,18 +53,19 @@ struct IncomingResponse: ~Copyable {
         case refused
     }
 
-    /// Place of the response's body beside the lent part.
+    /// Result of comparing the response with the offered part.
     private enum Placement {
         /// The response has a body of its own.
         case ownBody
         /// Its body continues the part.
         case continuesPart
+        /// The response is abandoned: it belongs to another representation, or the whole body is too large.
         case misplacedPart
     }
 
-    /// The relation of the response's body to the lent partial body.
+    /// The relation of the response's body to the offered part.
     private enum Continuation {
-        /// No part was lent, or it is unusable.
+        /// No part was offered, or it is unusable.
         case none
         /// A part is available; the response has not decided about it.
         case offered(OfferedPart)
@@ -162,8 +163,7 @@ struct IncomingResponse: ~Copyable {
             case .misplacedPart: return .refused
             }
         }
-        bodyUse = BodyUse(
-            of: head, redirect: expectation.redirectMode, deliversErrors: expectation.deliversErrors)
+        bodyUse = BodyUse(of: head, redirect: expectation.redirectMode, deliversErrors: expectation.deliversErrors)
         if bodyUse != .result { body.limitUseBytes(to: expectation.terms.maximumErrorPageBytes) }
         if hasBody, !expectation.keepsContentCodings,
             let decoder = BodyDecoder(for: head, maximumDecodingRatio: expectation.terms.maximumDecodingRatio)
@@ -200,8 +200,9 @@ struct IncomingResponse: ~Copyable {
         }
     }
 
-    private mutating func resumePart(_ part: OfferedPart, continuation next: Continuation, announced: Int?) -> Placement
-    {
+    private mutating func resumePart(
+        _ part: OfferedPart, continuation next: Continuation, announced: Int?
+    ) -> Placement {
         announcedBytes = announced
         guard let hash = part.takeHash() else {
             preconditionFailure("\(expectation.attempt) requested the rest of a body whose part has no hash")
@@ -308,9 +309,9 @@ struct IncomingResponse: ~Copyable {
     /// Starts a thread on the next range of the hash of a large body. The last range includes all remaining bytes.
     ///
     /// - Parameter reportsCheckpoint: Whether a PROGRESS can report a checkpoint.
-    mutating func startHashing(on hasher: PartHasher, isLast: Bool, reportsCheckpoint: Bool, now: LoopTime)
-        throws(SystemError)
-    {
+    mutating func startHashing(
+        on hasher: PartHasher, isLast: Bool, reportsCheckpoint: Bool, now: LoopTime
+    ) throws(SystemError) {
         let syncs = reportsCheckpoint && body.needsCheckpoint(now: now) && evaluateKeepability()
         try body.startHashing(on: hasher, isLast: isLast, makesCheckpoint: syncs)
     }

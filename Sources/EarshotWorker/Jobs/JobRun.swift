@@ -21,8 +21,8 @@ protocol JobRun: AnyObject {
 
     /// Raises the maximum body size; nil removes it.
     func raiseMaximumBodyBytes(to maximum: Int?)
-    /// Starts a thread on the next range of the hash of a large body. A job that is sealing includes all remaining
-    /// bytes.
+    /// Starts a thread on the next range of the hash of a large body. A job that waits only for its hash includes all
+    /// remaining bytes.
     func startHashing(on hasher: PartHasher) throws(SystemError)
     /// Takes the result of a hash thread.
     ///
@@ -34,8 +34,8 @@ protocol JobRun: AnyObject {
     func recordSentProgress()
     /// Ends the job early. The first reason counts.
     ///
-    /// - Returns: Whether it has ended. A program, or a transfer that must wait for the answer to its lookup, ends later,
-    ///   and then fails for this reason.
+    /// - Returns: Whether it has ended. A program, or a transfer that must wait for the answer to its lookup, ends
+    ///   later, and then fails for this reason.
     func stop(because reason: Refusal) -> Bool
     /// Leaves the bytes received so far to the broker, if a later attempt may continue them.
     func handOverPartialBody() -> BodyPart?
@@ -49,13 +49,13 @@ protocol JobRun: AnyObject {
 struct RunState {
     /// Arrival of the JOB.
     let startTime: LoopTime
-    /// Whether the run has ended, or its body is not needed any more. Its notes are then ignored.
+    /// Whether the run has ended, or its body is not needed any more. Work scheduled for it is then ignored.
     var isOver = false
     /// Timer of a time limit; nil without one.
     var timeLimitTimer: TimerID?
     /// Time of the last PROGRESS; at first that of the JOB. A job that ends before the first one is due sends none.
     fileprivate(set) var lastProgressTime: LoopTime
-    /// Whether a PROGRESS is noted.
+    /// Whether a PROGRESS is scheduled.
     fileprivate(set) var isProgressScheduled = false
 
     init(now: LoopTime) {
@@ -72,7 +72,7 @@ extension JobRun {
     func stop(because reason: Refusal) -> Bool { true }
     func handOverPartialBody() -> BodyPart? { nil }
 
-    /// Notes the run for a PROGRESS, if the job wants some.
+    /// Schedules a PROGRESS, if the job requests any.
     func scheduleProgress() {
         guard !state.isProgressScheduled, job.progressIntervalMilliseconds != nil else { return }
         state.isProgressScheduled = true
@@ -84,7 +84,7 @@ extension JobRun {
         state.lastProgressTime.advanced(milliseconds: job.progressIntervalMilliseconds ?? 0)
     }
 
-    /// Sends a PROGRESS, or notes the run again if the connection does not take it.
+    /// Sends a PROGRESS, or schedules it again if the connection does not take it.
     ///
     /// - Parameter isEarly: Whether the PROGRESS does not wait for its time. A timer for the regular one remains.
     func sendProgress(isEarly: Bool = false) {

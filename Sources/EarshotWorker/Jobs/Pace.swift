@@ -16,7 +16,7 @@ struct Pace {
     private var refusedPieceBytes = 0.0
     private var lastRefillTime: LoopTime
 
-    /// - Parameter bytesPerSecond: bytes per second, at least 1.
+    /// - Parameter bytesPerSecond: At least 1.
     init(bytesPerSecond: Int, now: LoopTime) {
         self.bytesPerSecond = Double(bytesPerSecond)
         lastRefillTime = now

@@ -57,7 +57,7 @@ struct Refusal: Error, Equatable {
 
 /// Refusals for failed transfers of libcurl: a code, and a detail without text of a server.
 extension Refusal {
-    /// The refusal of a failed transfer. Its detail holds no text of a server, unlike libcurl's message.
+    /// Creates the refusal of a failed transfer. Its detail contains no text of a server, unlike libcurl's message.
     init(_ failure: TransferFailure, result: TransferResult, plan: TransferPlan) {
         self.init(FailureCode(failure), Self.transferDetail(failure, result: result, plan: plan))
         if code == .proxyUnavailable {
@@ -65,16 +65,16 @@ extension Refusal {
         }
     }
 
-    /// The refusal of a job whose host, or whose proxy, has no address.
+    /// Creates the refusal of a job whose host, or whose proxy, has no address.
     init(_ code: FailureCode, failedLookupOf plan: TransferPlan) {
         let fault = code == .unknownHost ? "does not exist" : "could not be resolved"
         self.init(code, plan.proxy.map { "The host name of the proxy \($0.hostAndPort) \(fault)." })
     }
 
-    /// Cause and, after a semicolon, the next step; nil for the sentence of the code.
-    private static func transferDetail(_ failure: TransferFailure, result: TransferResult, plan: TransferPlan)
-        -> String?
-    {
+    /// Returns the cause and, after a semicolon, the next step; nil for the sentence of the code.
+    private static func transferDetail(
+        _ failure: TransferFailure, result: TransferResult, plan: TransferPlan
+    ) -> String? {
         switch failure {
         case .proxyFailed(let fault): return plan.proxy.map { proxyDetail(fault, of: $0) }
         case .tlsFailed, .certificateRejected, .tlsAlert, .notTLS, .clientCertificateRefused:
@@ -164,8 +164,7 @@ extension FailureCode {
         case .status: self = .proxyRefused
         case .socksReply(.refused): self = .connectRefused
         case .socksReply(.generalFailure), .socksReply(.networkUnreachable), .socksReply(.hostUnreachable),
-            .socksReply(.expired),
-            .socksReply(.unassigned), .rejected:
+            .socksReply(.expired), .socksReply(.unassigned), .rejected:
             self = .connectFailed
         case .socksReply(.notAllowed), .socksReply(.commandUnsupported), .socksReply(.addressUnsupported), .userRefused,
             .credentialsRefused, .methodRefused, .hostOrCredentialsTooLong, .malformed:
@@ -193,8 +192,8 @@ struct TLSSentence {
     private let hasClientCertificate: Bool
 
     init(result: TransferResult, plan: TransferPlan) {
-        let isProxys = plan.proxy?.kind == .https && result.proxyStatus == 0
-        failedPeer = isProxys ? "proxy" : "server"
+        let isProxyFailure = plan.proxy?.kind == .https && result.proxyStatus == 0
+        failedPeer = isProxyFailure ? "proxy" : "server"
         hasCustomAuthorities = plan.request.caCertificates != nil || plan.request.caFile != nil
         hasClientCertificate = plan.request.clientCertificate != nil
     }

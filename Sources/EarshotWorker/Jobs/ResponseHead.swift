@@ -4,16 +4,16 @@ internal import EarshotWire
 /// Header lines of a response as libcurl delivers them, reduced to the last block.
 ///
 /// ```
-/// start → block → complete
-///         complete → block      (another status line: interim response (1xx) or a proxy's CONNECT before it)
+/// beforeStatusLine → inFieldBlock → complete
+/// complete         → inFieldBlock      (another status line: interim response (1xx) or a proxy's CONNECT before it)
 /// ```
 ///
 /// A new block replaces the one before. Trailers after the last block are dropped.
 struct ResponseHead {
     /// Reason why a head is rejected.
     enum Fault: Error, Equatable {
-        /// Invalid status line; a NUL, bare CR or bare LF in a line; a folded line without a field before it; or a field
-        /// that delimits the body in a form that parsers read differently.
+        /// Invalid status line; a NUL, bare CR or bare LF in a line; a folded line without a field before it; or a
+        /// field that delimits the body in a form that parsers read differently.
         case malformed
         /// More than `WireLimits.responseFieldBytes` of fields.
         case fieldsTooLong
@@ -161,14 +161,14 @@ struct ResponseHead {
     /// Appends text with controls other than TAB replaced by spaces, which RFC 9110, section 5.5, allows. Message heads
     /// cannot contain controls.
     private mutating func appendText(_ text: Span<UInt8>, hasControls: Bool) {
-        let place = fields.count
+        let start = fields.count
         unsafe text.withUnsafeBufferPointer { unsafe fields.append(contentsOf: $0) }
         guard hasControls else { return }
-        for index in place..<fields.count where Self.isControlByte(fields[index]) { fields[index] = UInt8(ascii: " ") }
+        for index in start..<fields.count where Self.isControlByte(fields[index]) { fields[index] = UInt8(ascii: " ") }
     }
 
-    /// Returns whether any byte is a control other than TAB. Controls are rare, and a loop without early exit compares sixteen bytes
-    /// at a time.
+    /// Returns whether any byte is a control other than TAB. Controls are rare, and a loop without early exit compares
+    /// sixteen bytes at a time.
     private static func hasControls(_ line: Span<UInt8>) -> Bool {
         unsafe line.withUnsafeBufferPointer { bytes in
             unsafe bytes.reduce(0 as UInt8) { $0 | (isControlByte($1) ? 1 : 0) } != 0

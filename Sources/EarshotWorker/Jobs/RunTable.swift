@@ -54,9 +54,9 @@ final class RunTable<Run: JobRun> {
     /// Sends the PROGRESS messages that are due and sets timers for the others.
     func sendProgress() {
         guard !runsWithProgress.isEmpty else { return }
-        let noted = runsWithProgress
+        let scheduledRuns = runsWithProgress
         runsWithProgress.removeAll(keepingCapacity: true)
-        for run in noted where !run.state.isOver {
+        for run in scheduledRuns where !run.state.isOver {
             if run.nextProgressTime <= loop.now {
                 run.sendProgress()
             } else {
@@ -116,8 +116,8 @@ final class RunTable<Run: JobRun> {
         link.sendFailure(message, of: job.attempt)
     }
 
-    /// Ends all runs without a report: their broker is gone, or this process ends. Leaves the files of bodies that a later
-    /// attempt may continue: the broker looks for them when it reads BYE, or a later one does.
+    /// Ends all runs without a report: their broker is gone, or this process ends. Leaves the files of bodies that a
+    /// later attempt may continue. The broker looks for them when it reads BYE; otherwise the next broker does.
     ///
     /// - Parameter isLast: Whether this process ends, so that no run may remain.
     func abandonAll(isLast: Bool) {

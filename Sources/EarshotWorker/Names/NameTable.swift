@@ -5,7 +5,8 @@ internal import EarshotLoop
 /// Bounded cache of name lookups, and the waiters of running ones. Pure: performs no I/O.
 ///
 /// A lookup continues without waiters, because c-ares cannot cancel a single one. So jobs that come and go could start
-/// any number. While `maximumAbandonedLookups` lookups have no waiter, the last waiter of another one stays until the answer.
+/// any number. While `maximumAbandonedLookups` lookups have no waiter, the last waiter of another one stays until the
+/// answer.
 struct NameTable<Waiter: Hashable> {
     /// The next step for a waiter.
     enum Decision: Equatable {
@@ -35,8 +36,9 @@ struct NameTable<Waiter: Hashable> {
     /// - Parameters:
     ///   - maximumAnswers: Maximum number of cached answers. Beyond it the oldest are evicted.
     ///   - maximumAbandonedLookups: Maximum number of running lookups without waiters.
-    init(maximumAnswers: Int = Limits.maximumCachedNames, maximumAbandonedLookups: Int = Limits.maximumAbandonedLookups)
-    {
+    init(
+        maximumAnswers: Int = Limits.maximumCachedNames, maximumAbandonedLookups: Int = Limits.maximumAbandonedLookups
+    ) {
         self.maximumAnswers = maximumAnswers
         self.maximumAbandonedLookups = maximumAbandonedLookups
     }
@@ -67,7 +69,7 @@ struct NameTable<Waiter: Hashable> {
         return waiting
     }
 
-    /// Whether `waiter` may leave the lookup of `name`. The last one may not while too many lookups have no waiter.
+    /// Returns whether `waiter` may leave the lookup of `name`. The last one may not while too many have no waiter.
     func mayWithdrawWaiter(_ name: String, by waiter: Waiter) -> Bool {
         abandonedLookupCount < maximumAbandonedLookups || waiters[name] != [waiter]
     }
@@ -86,7 +88,7 @@ enum NameAnswer: Equatable {
     case addresses([String])
     /// The name does not exist.
     case nameNotFound
-    /// No name server gave an answer.
+    /// No name server answered.
     case lookupFailed
 
     /// Returns the answer for a name that needs no lookup; nil for any other name. Such names are `localhost`,
@@ -114,8 +116,8 @@ enum NameAnswer: Equatable {
 
 /// Addresses of names in a hosts file: hosts(5).
 ///
-/// c-ares reads `/etc/hosts` itself. A sandbox permits it to open only the file that was there when the sandbox took effect, so
-/// the broker sends the content of a later one.
+/// c-ares reads `/etc/hosts` itself. A sandbox permits it to open only the file that was there when the sandbox took
+/// effect, so the broker sends the content of a later one.
 struct HostsFile {
     /// Path of the system's file.
     static let path = "/etc/hosts"

@@ -45,7 +45,8 @@ final class Names {
         }
     }
 
-    /// Whether a job may end before the answer to its lookup. Too many running lookups of ended jobs would delay others.
+    /// Returns whether a job may end before the answer to its lookup. Too many running lookups of ended jobs would
+    /// delay others.
     func mayWithdrawLookup(_ name: String, for attempt: AttemptID) -> Bool {
         table.mayWithdrawWaiter(name, by: attempt)
     }
@@ -92,7 +93,7 @@ final class Names {
         }
     }
 
-    /// Time for which addresses with this time to live are kept.
+    /// Returns the time for which addresses with this time to live are cached.
     static func cacheLifetime(timeToLive: Duration) -> Duration {
         let range = Limits.addressCacheTimeRange
         return min(max(timeToLive, range.lowerBound), range.upperBound)
@@ -101,9 +102,8 @@ final class Names {
     private static func nameAnswer(for result: Result<[ResolvedAddress], LookupFailure>) -> (NameAnswer, Duration) {
         switch result {
         case .success(let addresses):
-            return (
-                .addresses(addresses.map(\.text)), cacheLifetime(timeToLive: addresses.map(\.timeToLive).min() ?? .zero)
-            )
+            let shortest = addresses.map(\.timeToLive).min() ?? .zero
+            return (.addresses(addresses.map(\.text)), cacheLifetime(timeToLive: shortest))
         case .failure(.notFound): return (.nameNotFound, Limits.unknownNameCacheTime)
         case .failure(.timeout), .failure(.serverFailure), .failure(.other):
             return (.lookupFailed, Limits.failedLookupCacheTime)

@@ -8,12 +8,13 @@ internal import ZMTP
 /// The worker's connection to the broker that listens on the socket `work`.
 ///
 /// ```
-/// down → greeting → waiting → up
-/// any  → down                        (connection lost; reconnects with exponential backoff)
+/// disconnected → greeting → awaitingLimits → accepted
+/// any          → disconnected     (connection lost; reconnects with exponential backoff)
 /// ```
 ///
-/// After the handshake the link sends READY, as soon as its owner has ended all work for an earlier broker. The broker's
-/// LIMITS opens it for terminals. They are for the broker of the connection alone: with it, they are dropped.
+/// After the handshake the link sends READY, as soon as its owner has ended all work for an earlier broker. The
+/// broker's LIMITS opens it for terminals. Queued terminals are for this broker alone: the link drops them with the
+/// connection.
 ///
 /// ZMTP runs inside the event loop. An I/O thread between socket and loop would cost two wake-ups for each message.
 final class BrokerLink {
@@ -32,7 +33,7 @@ final class BrokerLink {
     /// messages stay in the socket and exert backpressure.
     var maximumQueuedTerminals = Int.max
 
-    /// Place of the broker.
+    /// Address of the broker.
     enum BrokerAddress {
         /// Path of its socket `work`.
         case unixSocket(String)
@@ -60,8 +61,8 @@ final class BrokerLink {
     /// Reason why the runtime folder was not trusted at the last attempt to connect; nil if it was trusted.
     private var runtimeFolderError: FolderError?
 
-    init(_ place: BrokerAddress, loop: EventLoop, logger: Logger) {
-        self.brokerAddress = place
+    init(_ brokerAddress: BrokerAddress, loop: EventLoop, logger: Logger) {
+        self.brokerAddress = brokerAddress
         self.loop = loop
         self.logger = logger
         connect()
@@ -169,8 +170,8 @@ final class BrokerLink {
         disconnect()
     }
 
-    /// Sends until the queue is empty, the socket is full or the broker has hung up. The loop wakes up when the socket is
-    /// writable again.
+    /// Sends until the queue is empty, the socket is full or the broker has hung up. The loop wakes up when the socket
+    /// is writable again.
     private func flushTerminals(_ stream: MessageStream) {
         repeat {
             var count = 0
@@ -211,8 +212,8 @@ final class BrokerLink {
             case .tunnel(let tunnel): descriptor = try tunnel.connectWorker()
             }
             let stream = try MessageStream(
-                descriptor, as: .dealer, frameBytes: Limits.frameBytes, maximumMessages: Limits.unsentMessages,
-                loop: loop
+                descriptor, as: .dealer, frameBytes: Limits.frameBytes,
+                maximumMessages: Limits.unsentMessages, loop: loop
             ) {}
             stream.flush()
             self.stream = stream
@@ -242,8 +243,8 @@ final class BrokerLink {
 
     private func reconnectLater() {
         connectAttempts += 1
-        loop.setTimer(after: .nanoseconds(Limits.reconnectBackoff.delayNanoseconds(afterFailures: connectAttempts))) {
-            [weak self] in
+        let delay = Limits.reconnectBackoff.delayNanoseconds(afterFailures: connectAttempts)
+        loop.setTimer(after: .nanoseconds(delay)) { [weak self] in
             guard let self, phase == .disconnected else { return }
             connect()
         }

@@ -40,8 +40,8 @@ extension JobKind {
 
 /// Differences of the kinds of workers beside their jobs.
 struct WorkerTraits {
-    /// READY, with the number of slots until the broker requests another one. A worker that hears DRAIN stays for the
-    /// next broker; another one drains.
+    /// READY, with the number of slots until the broker requests another one. A worker with `acceptsDrain` stays for
+    /// the next broker after a DRAIN; another one drains.
     var readyMessage: Ready
     /// Maximum number of slots that the process has descriptors for.
     var maximumSlots = Int.max
@@ -55,8 +55,8 @@ struct WorkerTraits {
     var reportsSandbox = false
     /// Called when a broker has accepted the worker.
     var onBrokerAccepted: () -> Void = {}
-    /// Returns the sentence about an ERROR of the broker before LIMITS, with this code and detail, that ends the worker;
-    /// nil to continue.
+    /// Returns the sentence about an ERROR of the broker before LIMITS, with this code and detail, that ends the
+    /// worker; nil to continue.
     var refusalSentence: (_ code: String, _ detail: String) -> String?
 }
 

@@ -38,8 +38,8 @@ enum Limits {
     /// Encoded bytes of a body that may decode to nothing: headers, empty blocks, skippable frames, and bytes after the
     /// end. Far above those of an honest body, of which the index of a large zstd file is the longest.
     static let maximumBytesDecodedToNothing = 1 << 20
-    /// Maximum number of encoded bytes for each decoded one beyond `maximumBytesDecodedToNothing`. A stream that is flushed after
-    /// each byte has eight, a gzip member of one byte 21.
+    /// Maximum number of encoded bytes for each decoded one beyond `maximumBytesDecodedToNothing`. A stream that is
+    /// flushed after each byte has eight, a gzip member of one byte 21.
     static let maximumCodedBytesPerDecodedByte = 64
     /// Growth of a body in bytes that is reported to the broker at once. The spool exceeds its limit by little more for
     /// each transfer. A thousand messages for a GiB are few.
@@ -53,8 +53,8 @@ enum Limits {
     static let minimumCheckpointDistanceBytes = 16 << 20
     /// Minimum time between checkpoints, which wait for the disk. A fast transfer makes few, and a short one none.
     static let minimumCheckpointInterval = Duration.seconds(1)
-    /// Most bytes since the last checkpoint for which a thread waits until they are on the disk. A body that arrives faster
-    /// than this in each `minimumCheckpointInterval` has no checkpoints.
+    /// Maximum number of bytes since the last checkpoint for which a thread waits until they are on the disk. A body
+    /// that arrives faster than this in each `minimumCheckpointInterval` has no checkpoints.
     static let maximumUnsyncedBytes = 64 << 20
     /// Minimum number of unhashed bytes for which a thread is started.
     static let minimumHashRangeBytes = 4 << 20
@@ -64,8 +64,8 @@ enum Limits {
     static let hashReadBytes = 1 << 20
     /// Maximum number of queued terminals before reading stops. Each slot can have one, in addition to refused jobs.
     static func maximumQueuedTerminals(slots: Int) -> Int { 2 * slots + 256 }
-    /// Number of transfers for which the descriptors suffice. A transfer needs two sockets while it connects, and a
-    /// file. Name lookups and the loop need the rest.
+    /// Returns the number of transfers for which the descriptors suffice. A transfer needs two sockets while it
+    /// connects, and a file. Name lookups and the loop need the rest.
     static func supportedSlots(descriptors: Int) -> Int {
         (descriptors
             - ResourceLimits.reservedDescriptors(ofLimit: descriptors, minimum: idleWorkerDescriptors, maximum: 64))
@@ -86,9 +86,10 @@ enum Limits {
     static let singleShardConnections = 512
     /// Maximum number of cached name lookups.
     static let maximumCachedNames = 4096
-    /// Maximum number of running name lookups whose jobs have ended: more than a list of pictures has hosts, and some
-    /// kilobytes of c-ares' memory each. A lookup without an answer takes seconds, during which cancelled jobs could start
-    /// many. Beyond it a cancelled job keeps its slot until the answer, so the slots of its user bound its lookups.
+    /// Maximum number of running name lookups whose jobs have ended: more than the hosts of a page of pictures, and some
+    /// kilobytes of c-ares' memory each. A lookup without an answer takes seconds, during which cancelled jobs could
+    /// start many. Beyond it a cancelled job keeps its slot until the answer, so the slots of its user bound its
+    /// lookups.
     static let maximumAbandonedLookups = 1024
     /// Minimum and maximum cache time of an address. The minimum overrides shorter server values, which would cause a
     /// lookup for each request.

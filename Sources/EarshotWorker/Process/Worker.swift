@@ -6,8 +6,8 @@ internal import Logging
 
 /// A worker on one event loop: accepts jobs from the broker, lets its kind run them and reports their outcome.
 ///
-/// Callbacks of descriptors and timers only record events. `runPass` handles them at the end of each pass, so no work is
-/// done inside a C callback, and each socket is served before the loop sleeps.
+/// Callbacks of descriptors and timers only record events. `runPass` handles them at the end of each pass, so no work
+/// is done inside a C callback, and each socket is served before the loop sleeps.
 final class Worker<Kind: JobKind> {
     let jobKind: Kind
     let jobs: RunTable<Kind.Run>
@@ -19,7 +19,7 @@ final class Worker<Kind: JobKind> {
     private(set) var terms: Terms?
     /// Maximum number of concurrent jobs.
     private var slots: Int
-    /// Number of slots that was last wished for and is known to exceed the limit of descriptors, or not to.
+    /// Last requested number of slots. Only a larger one causes another warning about the limit of descriptors.
     private var requestedSlots: Int
     /// Whether the broker has not received the number of slots yet.
     private var hasUnsentSlots = false
@@ -191,7 +191,7 @@ final class Worker<Kind: JobKind> {
                 }
             }
         }
-        // Later, threads may run that it would not restrict.
+        // At the first LIMITS, because the sandbox would not restrict threads that already run.
         if terms == nil, limits.sandboxSetting == 0 { enterSandbox(spool: limits.spoolPath) }
         terms = Terms(limits, spool: spool, logger: logger)
         hasUnsentSandbox = sandbox != nil && traits.reportsSandbox
@@ -219,8 +219,8 @@ final class Worker<Kind: JobKind> {
         parts.filtersSystemCalls = report.hasSystemCallFilter
         parts.missingPartReason = report.missingPartReason
         sandbox = parts
-        if let obstacle = report.missingPartReason, !traits.reportsSandbox {
-            logger.warning("the worker is not completely restricted", metadata: ["reason": "\(obstacle)"])
+        if let reason = report.missingPartReason, !traits.reportsSandbox {
+            logger.warning("the worker is not completely restricted", metadata: ["reason": "\(reason)"])
         }
         logger.debug("entered the sandbox", metadata: ["parts": "\(parts)"])
     }

@@ -8,16 +8,19 @@ public import Logging
 
 /// Worker processes: signals, limits and privileges around a `Worker`.
 ///
-/// A process runs until its jobs have finished after a first signal. A second signal ends it immediately. It changes its signals,
-/// limits and privileges permanently, so `run` must be called on the main thread before other threads start.
+/// A process runs until its jobs have finished after a first signal. A second signal ends it immediately. It changes
+/// its signals, limits and privileges permanently, so `run` must be called on the main thread before other threads
+/// start.
 public enum WorkerProcess {
-    /// Maximum address space of a puller in bytes: several times the messages of all slots. It contains faults of libzmq.
+    /// Maximum address space of a puller in bytes: several times the messages of all slots. It bounds the harm of a
+    /// fault in libzmq.
     private static let pullerAddressSpaceBytes = 4 << 30
 
-    /// Maximum number of concurrent transfers of a worker with this limit of descriptors.
+    /// Returns the maximum number of concurrent transfers of a worker with this limit of descriptors.
     public static func supportedSlots(descriptors: Int) -> Int { Limits.supportedSlots(descriptors: descriptors) }
 
-    /// Loads the libraries of a worker of http and https, which then starts some milliseconds faster and reports failures.
+    /// Loads the libraries of a worker of http and https, which then starts some milliseconds faster and reports
+    /// failures.
     public static func loadLibraries(_ options: WorkerOptions) {
         setTLSKeyLogVariable(options.tlsKeyLog)
         _ = Multi.speaksHTTP2
@@ -26,14 +29,13 @@ public enum WorkerProcess {
 
     /// Runs a worker of http and https until DRAIN, SIGTERM, SIGINT or SIGXCPU.
     ///
-    /// - Throws: Errors of the system. `WorkerUnfit` if a library cannot be loaded or rejects an option. `FolderError` if
-    ///   the runtime folder does not belong to this user alone. `WorkerRefused` if the broker refuses the worker.
+    /// - Throws: Errors of the system. `WorkerUnfit` if a library cannot be loaded or rejects an option. `FolderError`
+    ///   if the runtime folder does not belong to this user alone. `WorkerRefused` if the broker refuses the worker.
     public static func run(_ options: WorkerOptions, logger: Logger) throws {
         guard try restrictProcess("earshot-worker", parent: options.parentPid, logger) else { return }
         setTLSKeyLogVariable(options.tlsKeyLog)
         var options = options
-        let most = supportedSlots(
-            descriptors: try ResourceLimits.raiseDescriptorLimit(atLeast: Limits.minimumDescriptors))
+        let descriptors = try ResourceLimits.raiseDescriptorLimit(atLeast: Limits.minimumDescriptors)
         options.proxies = ProxyRule { name in
             unsafe getenv(name).map { unsafe String(cString: $0) }
         }
@@ -44,7 +46,7 @@ public enum WorkerProcess {
                     "ignored an entry of no_proxy", metadata: ["entry": "\(Printable.sanitizedSentence(entry))"])
             }
         }
-        options.maximumSlots = min(options.maximumSlots, most)
+        options.maximumSlots = min(options.maximumSlots, supportedSlots(descriptors: descriptors))
         options.caFile = try options.caFile.map { try copyToMemoryFile($0) }
         // At the soft limit of processor time the worker drains, and another one takes its place.
         try runWorker(until: [SIGTERM, SIGINT, SIGXCPU], workPath: options.workPath) { loop in
@@ -61,21 +63,19 @@ public enum WorkerProcess {
     /// - Parameter onServing: Called each time a broker has accepted the worker.
     /// - Throws: Errors of the system. `FolderError` if the runtime folder does not belong to this user alone.
     ///   `WorkerRefused` if the broker refuses the worker. The error of the tunnel.
-    public static func run(
-        _ options: ProgramOptions, logger: Logger, onServing: @escaping () -> Void
-    ) throws {
+    public static func run(_ options: ProgramOptions, logger: Logger, onServing: @escaping () -> Void) throws {
         SignalSource.ignoreWriteSignals()
         ProcessName.setThreadName("earshot-work")
         var options = options
-        let most = ProgramOptions.supportedSlots(
-            descriptors: try ResourceLimits.raiseDescriptorLimit(
-                atLeast: ProgramOptions.requiredDescriptors(slots: 1),
-                upTo: ProgramOptions.requiredDescriptors(slots: options.slots)))
-        if most < options.slots {
+        let descriptors = try ResourceLimits.raiseDescriptorLimit(
+            atLeast: ProgramOptions.requiredDescriptors(slots: 1),
+            upTo: ProgramOptions.requiredDescriptors(slots: options.slots))
+        let supportedSlots = ProgramOptions.supportedSlots(descriptors: descriptors)
+        if supportedSlots < options.slots {
             logger.warning(
                 "the limit of open files permits fewer programs than --slots; raise it (ulimit -n)",
-                metadata: ["slots": "\(most)"])
-            options.slots = most
+                metadata: ["slots": "\(supportedSlots)"])
+            options.slots = supportedSlots
         }
         let workPath = options.makeTunnel == nil ? options.workPath : nil
         try runWorker(until: [SIGTERM, SIGINT, SIGHUP], workPath: workPath) { [options] loop in
@@ -135,8 +135,8 @@ public enum WorkerProcess {
         if let fault = worker.terminatingError { throw fault }
     }
 
-    /// Returns a path to a copy of the file in memory, which the sandbox permits to open, even after the file was replaced. Returns
-    /// the path itself of a file that cannot be read.
+    /// Returns a path to a copy of the file in memory, which the sandbox permits to open, even after the file was
+    /// replaced. Returns the path itself of a file that cannot be read.
     private static func copyToMemoryFile(_ path: String) throws(SystemError) -> String {
         guard let file = try? SmallFile.read(path, maximumBytes: Limits.caFileBytes) else { return path }
         let descriptor = try InheritedPipe.makeUnnamedFile(containing: file.content)

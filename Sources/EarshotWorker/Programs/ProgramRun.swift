@@ -145,7 +145,7 @@ final class ProgramRun: JobRun {
     }
 
     private func receiveOutput(_ bytes: Span<UInt8>) throws(Refusal) {
-        // A HEAD request asks only whether the resource exists.
+        // A HEAD request only checks whether the resource exists.
         guard job.method != "HEAD" else { return }
         scheduleProgress()
         do throws(IncomingBody.Fault) {
@@ -177,7 +177,7 @@ final class ProgramRun: JobRun {
         return .progress(job.attempt, received: receivedBytes, total: nil, part: part)
     }
 
-    /// Asks a running program to exit, and kills it after the grace period.
+    /// Sends SIGTERM to a running program, and kills it after the grace period.
     func stop(because reason: Refusal) -> Bool {
         guard case .running = phase else { return isAwaitingBodyHash }
         phase = .stopping(reason)
@@ -207,8 +207,8 @@ final class ProgramRun: JobRun {
 }
 
 extension Refusal {
-    /// The failure of a job whose program exited by itself; nil if it succeeded. Exit codes of curl, which `earshot get` uses as
-    /// well, keep their meaning, so that a script can pass on the code it got. All other codes are `worker-failed`.
+    /// Creates the failure of a job whose program exited by itself; nil if it succeeded. Exit codes of curl keep their
+    /// meaning: `earshot get` uses them too, so a script can pass on the code it got. All others are `worker-failed`.
     ///
     /// - Parameter lastErrorLine: Last line of the program's standard error; empty for none.
     init?(_ exit: ChildProcess.Exit, lastErrorLine: String) {

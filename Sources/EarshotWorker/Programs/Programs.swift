@@ -28,8 +28,8 @@ final class Programs: JobKind {
             tunnelFault.recordFirstFault(error)
             loop.requestAnotherPass()
         }
-        let place = tunnel.map { BrokerLink.BrokerAddress.tunnel($0) } ?? .unixSocket(options.workPath)
-        jobs = try RunTable(BrokerLink(place, loop: loop, logger: logger), loop: loop, logger: logger)
+        let address = tunnel.map { BrokerLink.BrokerAddress.tunnel($0) } ?? .unixSocket(options.workPath)
+        jobs = try RunTable(BrokerLink(address, loop: loop, logger: logger), loop: loop, logger: logger)
         var ready = Ready(slots: options.slots)
         ready.schemes = options.schemes
         ready.acceptsDrain = true
@@ -51,8 +51,7 @@ final class Programs: JobKind {
             jobs.logger.error("cannot start the program", metadata: ["error": "\(error)"])
             // Without descriptors or processes a retry may succeed.
             let isTransient = [EMFILE, ENFILE, EAGAIN, ENOMEM].contains(error.number)
-            throw Refusal(
-                isTransient ? .connectFailed : .workerFailed, "The program cannot be started: \(error).")
+            throw Refusal(isTransient ? .connectFailed : .workerFailed, "The program cannot be started: \(error).")
         }
     }
 
@@ -83,10 +82,10 @@ public struct ProgramOptions: Sendable {
     /// Maximum number of concurrent jobs, for which the default limit of descriptors, 1,024, suffices.
     public static let maximumSlots = 200
 
-    /// Number of descriptors for so many jobs: four each, and those of the loop, the broker and the log.
+    /// Returns the number of descriptors for so many jobs: four each, and those of the loop, the broker and the log.
     static func requiredDescriptors(slots: Int) -> Int { 16 + 4 * slots }
 
-    /// Number of jobs for which the descriptors suffice.
+    /// Returns the number of jobs for which the descriptors suffice.
     static func supportedSlots(descriptors: Int) -> Int { (descriptors - 16) / 4 }
 
     /// Makes the way to a broker on another machine, and reports the error that ends it.

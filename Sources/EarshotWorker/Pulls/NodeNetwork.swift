@@ -35,8 +35,8 @@ public struct PullRequest: Hashable, Sendable {
 public protocol PullReceiver: AnyObject {
     /// Returns a file for a body that does not fit into a message.
     ///
-    /// - Returns: a descriptor for reading and writing, which the caller closes; nil if the body is not wanted. The receiver then cancels
-    ///   the request.
+    /// - Returns: A descriptor for reading and writing, which the caller closes; nil if the body is not wanted. The
+    ///   receiver then cancels the request.
     func makeBodyFile(for head: PulledHead) -> Int32?
     /// Handles that the first `bytes` bytes of the body are in the file.
     func bodyGrew(to bytes: Int)

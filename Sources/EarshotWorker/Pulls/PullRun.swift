@@ -5,8 +5,8 @@ internal import EarshotWire
 /// One job of the puller: the body that arrives from another node, and its verification.
 ///
 /// ```
-/// running ──ended──→ sealing ──→ over          (the hash of a body in a file)
-/// running ──refusal──→ over                    (the request failed, or the body is too large or has no room)
+/// running ──request ended──→ hashing ──→ over     (the hash of a body in a file)
+/// running ──refusal──→ over                       (the request failed, or the body is too large or has no room)
 /// ```
 ///
 /// The network calls the methods of `PullReceiver`, which store bytes and record facts. `Pulls` acts on them at the end

@@ -57,7 +57,7 @@ public struct PullerOptions: Sendable {
     /// Number of concurrent pulls. Each large body needs two descriptors, and a small one none.
     public static let slots = 256
 
-    /// Path of the broker's socket `handlePassEvents`.
+    /// Path of the broker's socket `work`.
     public var workPath: String
     /// Hexadecimal secret of the supervisor; nil without one.
     public var secret: String?

@@ -44,10 +44,10 @@ final class DescriptorWatch {
         var interest: EventLoop.Interest = []
         if reads { interest.insert(.readable) }
         if writes { interest.insert(.writable) }
-        if let place = watchedDescriptors.index(forKey: descriptor) {
+        if let index = watchedDescriptors.index(forKey: descriptor) {
             let isIdle = interest.isEmpty
-            guard !isIdle, watchedDescriptors.values[place].interest != interest else {
-                watchedDescriptors.values[place].isIdle = isIdle
+            guard !isIdle, watchedDescriptors.values[index].interest != interest else {
+                watchedDescriptors.values[index].isIdle = isIdle
                 return
             }
         }

@@ -46,11 +46,9 @@ struct TransferPlan {
             url: url, isHEADMethod: method == .head,
             request: curlRequest(
                 url: url, method: method, fields: fields, body: body, mayUseHTTP2: mayUseHTTP2, proxy: proxy,
-                certificates: certificates,
-                route: job.route, options: options),
+                certificates: certificates, route: job.route, options: options),
             jobFields: fields, keepsContentCodings: !job.route.decodesBody || fields.contains("accept-encoding"),
-            proxy: proxy,
-            connectHost: proxy?.host ?? String(url.host), connectPort: proxy?.port ?? port)
+            proxy: proxy, connectHost: proxy?.host ?? String(url.host), connectPort: proxy?.port ?? port)
     }
 
     /// Certificates in PEM of a job's route.
@@ -85,11 +83,9 @@ struct TransferPlan {
             url: url.description, method: transferMethod(method), body: body, headerFields: curlHeaderFields(fields),
             userAgent: options.userAgent,
             acceptEncoding: route.decodesBody ? ContentCoding.accepted(for: fields) : "identity",
-            proxy: proxy?.url(for: url) ?? "",
-            caFile: options.caFile, caCertificates: certificates.authorities,
-            clientCertificate: certificates.clientCertificate,
-            clientKey: certificates.clientKey, verifiesServer: route.verifiesServer,
-            version: usesHTTP2 ? .http2OverTLS : .http1,
+            proxy: proxy?.url(for: url) ?? "", caFile: options.caFile, caCertificates: certificates.authorities,
+            clientCertificate: certificates.clientCertificate, clientKey: certificates.clientKey,
+            verifiesServer: route.verifiesServer, version: usesHTTP2 ? .http2OverTLS : .http1,
             ownsConnection: CredentialRule.authenticatesConnection(fields))
     }
 
@@ -117,7 +113,7 @@ struct TransferPlan {
         fields.map { .init(name: String(decoding: $0.name, as: UTF8.self), value: Array($0.value)) }
     }
 
-    /// The proxy named by the job, or otherwise by the environment.
+    /// Returns the proxy that the job names, or otherwise the environment.
     private static func proxy(
         named header: String?, for url: FetchURL, options: WorkerOptions
     ) throws(Refusal) -> ProxyAddress? {

@@ -46,7 +46,8 @@ final class TransferPool {
     /// Creates the first shard, so that the first transfer does not pay for it.
     func createFirstShard() throws(CurlError) { _ = try shard(number: 0) }
 
-    /// Sets the number of slots for which later transfers are distributed, and the number for which descriptors suffice.
+    /// Sets the number of slots for which later transfers are distributed, and the number for which descriptors
+    /// suffice.
     func setSlots(_ slots: Int, maximumSlots: Int) {
         spread = TransferSpread(slots: slots, maximumSlots: maximumSlots)
         for case let shard? in shards { shard.multi.setMaxConnections(spread.connectionsPerShard) }

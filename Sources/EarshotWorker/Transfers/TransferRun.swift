@@ -3,15 +3,16 @@ internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
 
-/// One transfer: its phase, and the notes that it leaves for the pass.
+/// One transfer: its phase, and the work that it schedules for the pass.
 ///
 /// ```
-/// hashing → resolving → transferring → sealing → over
+/// hashingPart  → resolving → transferring → hashingBody → over
+/// transferring → resolving                     (restartWithoutPart: the response does not match the offered part)
 /// ```
 ///
-/// Only a job with a lent part starts in `hashingPart`, and only a large body needs `hashingBody`. Each phase can end the job.
-/// `IncomingResponse` owns the response and `JobClock` the deadlines. libcurl calls the run as its sink; these calls
-/// pass bytes on and record facts, nothing else.
+/// Only a job with an offered part starts in `hashingPart`, and only a large body needs `hashingBody`. Each phase can
+/// end the job. `IncomingResponse` owns the response and `JobClock` the deadlines. libcurl calls the run as its sink;
+/// these calls pass bytes on and record facts, nothing else.
 final class TransferRun: TimedRun, TransferSink {
     /// The event that the job waits for.
     enum Phase {
@@ -39,9 +40,9 @@ final class TransferRun: TimedRun, TransferSink {
     private(set) var pendingRefusal: Refusal?
     /// Number of bytes that the broker knows of.
     private var reportedBytes = 0
-    /// Whether an early PROGRESS is already noted.
+    /// Whether an early PROGRESS is already scheduled.
     private var hasScheduledEarlyProgress = false
-    /// Whether bytes for a hash thread are already noted.
+    /// Whether the run is already scheduled for a hash thread.
     private var isScheduledForHashing = false
     /// Whether libcurl holds back bytes until earlier ones are decoded.
     private var isPausedForDecoding = false
@@ -54,9 +55,7 @@ final class TransferRun: TimedRun, TransferSink {
     private let loop: EventLoop
     private let transfers: Transfers
 
-    init(
-        job: Job, plan: TransferPlan, terms: Terms, policies: [AddressPolicy], transfers: Transfers
-    ) {
+    init(job: Job, plan: TransferPlan, terms: Terms, policies: [AddressPolicy], transfers: Transfers) {
         let loop = transfers.jobs.loop
         state = RunState(now: loop.now)
         let part = job.resume == nil ? nil : terms.spool.flatMap { OfferedPart(job, in: $0) }
@@ -75,7 +74,7 @@ final class TransferRun: TimedRun, TransferSink {
     var jobs: RunTable<TransferRun> { transfers.jobs }
     var isOver: Bool { state.isOver }
 
-    /// Discards a response that is neither a continuation nor whole. The next request asks for the whole body.
+    /// Discards a response that is neither a continuation nor whole. The next request is for the whole body.
     func restartWithoutPart() {
         response.resetResponse()
         reportedBytes = 0
@@ -83,7 +82,7 @@ final class TransferRun: TimedRun, TransferSink {
         phase = .resolving
     }
 
-    /// The request for libcurl, for the rest of the lent part if there is one.
+    /// The request for libcurl, for the rest of the offered part if there is one.
     var request: TransferRequest {
         offeredPart.flatMap { plan.requestResuming($0.partialBody) } ?? plan.request
     }
@@ -110,7 +109,8 @@ final class TransferRun: TimedRun, TransferSink {
         return addressPolicies.allSatisfy { $0.verdict(host: host, address: address).isAllowed }
     }
 
-    /// Policies that restrict the addresses of a job: that of the terms and its own. One that cannot be parsed allows none.
+    /// Returns the policies that restrict the addresses of a job: that of the terms and its own. One that cannot be
+    /// parsed allows none.
     static func addressPolicies(of job: Job, _ terms: Terms) -> [AddressPolicy] {
         guard !job.addressPolicy.isEmpty else { return terms.addressPolicies }
         let own = (try? AddressPolicy(job.addressPolicy)) ?? .denyAll
@@ -152,7 +152,8 @@ final class TransferRun: TimedRun, TransferSink {
 
     // MARK: Rate
 
-    /// Whether the rate admits a piece of the body now. Otherwise notes the run, because libcurl holds the piece back.
+    /// Returns whether the rate admits a piece of the body now. Otherwise schedules the run, because libcurl holds the
+    /// piece back.
     private func admitsBodyPiece(_ bytes: Int) -> Bool {
         if rateLimiter?.consumeCredit(bytes: bytes, now: loop.now) ?? true { return true }
         isPausedByRate = true
@@ -192,7 +193,7 @@ final class TransferRun: TimedRun, TransferSink {
         return isPausedForDecoding
     }
 
-    /// Decodes within the budget of its turn and of the pass, and notes the run for another turn if bytes remain.
+    /// Decodes within the budget of its turn and of the pass, and schedules another turn if bytes remain.
     ///
     /// - Returns: false if the body is abandoned.
     func decodeWithinBudget() -> Bool {
@@ -215,7 +216,7 @@ final class TransferRun: TimedRun, TransferSink {
         clock.receivedBody(now: loop.now)
     }
 
-    /// Notes newly stored bytes of the body.
+    /// Schedules a PROGRESS and a hash thread for newly stored bytes of the body.
     private func scheduleBodyWork() {
         scheduleProgress()
         if job.progressIntervalMilliseconds != nil, !hasScheduledEarlyProgress,
@@ -273,8 +274,8 @@ final class TransferRun: TimedRun, TransferSink {
         return false
     }
 
-    /// Ends the work of the phase, and deletes the bytes of this attempt. An unused part of earlier attempts is left to the
-    /// broker.
+    /// Ends the work of the phase, and deletes the bytes of this attempt. An unused part of earlier attempts is left to
+    /// the broker.
     func release() {
         switch phase {
         case .hashingPart(let task): task.cancel()

@@ -9,10 +9,10 @@ internal import Logging
 
 /// Jobs of http and https: transfers with libcurl.
 ///
-/// Runs leave notes here from inside libcurl, for the current pass.
+/// Runs schedule work here from inside libcurl, for the current pass.
 final class Transfers: JobKind {
-    /// Public files that libcurl, c-ares, OpenSSL and the log read at any time. Folders and not files, where a new version
-    /// replaces a file: a rule does not concern later files.
+    /// Public files that libcurl, c-ares, OpenSSL and the log read at any time. Folders and not files, where a new
+    /// version replaces a file: a rule does not concern later files.
     private static let publicFiles = [
         "/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/resolv.conf", "/run/systemd/resolve",
         "/etc/localtime", "/usr/share/zoneinfo",
@@ -52,8 +52,8 @@ final class Transfers: JobKind {
         self.options = options
         jobs = try RunTable(
             BrokerLink(.unixSocket(options.workPath), loop: loop, logger: logger), loop: loop, logger: logger)
-        let unwatched = descriptorFaults
-        let makeWatch: DescriptorWatch.Maker = { DescriptorWatch(loop, ready: $0) { unwatched.recordFirstFault($0) } }
+        let faults = descriptorFaults
+        let makeWatch: DescriptorWatch.Maker = { DescriptorWatch(loop, ready: $0) { faults.recordFirstFault($0) } }
         pool = TransferPool(loop: loop, makeWatch: makeWatch)
         try pool.createFirstShard()
         if !Multi.speaksHTTP2 {
@@ -94,8 +94,7 @@ final class Transfers: JobKind {
         let policies = TransferRun.addressPolicies(of: job, terms)
         // The proxy connects to the server, so the worker cannot check the server's address.
         guard plan.proxy == nil || policies.isEmpty else {
-            throw Refusal(
-                .addressRefused, "The address policy cannot be enforced through a proxy; choose proxy: none.")
+            throw Refusal(.addressRefused, "The address policy cannot be enforced through a proxy; choose proxy: none.")
         }
         let run = TransferRun(job: job, plan: consume plan, terms: terms, policies: policies, transfers: self)
         jobs.add(run)
@@ -133,11 +132,11 @@ final class Transfers: JobKind {
         return !runsToDecode.isEmpty || !runsWaitingForRate.isEmpty
     }
 
-    /// Returns the noted runs, which can then be noted again.
-    private static func takeRuns(_ notes: inout [TransferRun]) -> [TransferRun] {
-        guard !notes.isEmpty else { return [] }
-        defer { notes.removeAll(keepingCapacity: true) }
-        return notes
+    /// Returns the scheduled runs, which can then be scheduled again.
+    private static func takeRuns(_ runs: inout [TransferRun]) -> [TransferRun] {
+        guard !runs.isEmpty else { return [] }
+        defer { runs.removeAll(keepingCapacity: true) }
+        return runs
     }
 
     /// Continues a run after its name lookup.
@@ -200,7 +199,7 @@ final class Transfers: JobKind {
         if run.omitRedirectBody() { jobs.complete(run) } else { jobs.fail(run, refusal: refusal) }
     }
 
-    /// Gives each transfer with undecoded bytes a turn, and resumes paused transfers.
+    /// Decodes bytes of each waiting transfer in turn, and resumes paused transfers.
     private func decodeReceivedBodies() {
         remainingDecodingBytes = Limits.decodedBytesPerPass
         for run in Self.takeRuns(&runsToDecode) where !run.isOver {
@@ -230,7 +229,7 @@ final class Transfers: JobKind {
         }
     }
 
-    /// Gives the bodies of redirects a moment to end, so that their connections can be reused, and then cuts them off.
+    /// Cuts off the bodies of redirects after a moment, in which they may end so that their connections can be reused.
     private func cutOffRedirectBodies() {
         for run in Self.takeRuns(&runsWithRedirect) where !run.isOver {
             loop.setTimer(after: Limits.redirectGrace) { [weak self, attempt = run.job.attempt] in
@@ -262,8 +261,8 @@ final class Transfers: JobKind {
         }
     }
 
-    /// Starts the transfer with the addresses that the policy admits. libcurl asks the sink again before it connects,
-    /// but a refused address can cost it a part of the connect timeout.
+    /// Starts the transfer with the addresses that the policy admits. libcurl consults the sink again before it
+    /// connects, but a refused address can cost a part of the connect timeout.
     private func connect(_ run: TransferRun, to addresses: [String], resolve: ([String]) -> [String]) {
         let admitted = addresses.filter { run.admits(address: $0) }
         guard !admitted.isEmpty else {

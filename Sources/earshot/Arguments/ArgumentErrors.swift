@@ -29,10 +29,9 @@ struct UnknownArgument: Error {
     /// Options of curl with another name here.
     private static let curlNames = [
         "--cacert": "--ca-file", "--continue-at": "--continue", "--cookie": "--cookie-file",
-        "--max-filesize": "--max-bytes",
-        "--max-time": "--deadline", "--netrc-optional": "--netrc", "--output-dir": "--directory",
-        "--request": "--method",
-        "--retry": "--retries", "--silent": "--quiet", "--time-cond": "--timestamping",
+        "--max-filesize": "--max-bytes", "--max-time": "--deadline", "--netrc-optional": "--netrc",
+        "--output-dir": "--directory", "--request": "--method", "--retry": "--retries", "--silent": "--quiet",
+        "--time-cond": "--timestamping",
     ]
 
     /// The message, in the form of the argument parser.
@@ -60,11 +59,11 @@ struct UnknownArgument: Error {
     }
 }
 
-/// Error for an option with a single value that is given more than once. The parser would use the last value and lose the
-/// others without a word. That is right only for options that choose the bus and for those of `serve`: an alias or a unit
-/// has values that later ones replace.
+/// Error for a repeated option with a single value. The parser would use the last value and drop the others silently.
+/// That is right only for options that select the bus and for those of `serve`: later values replace those of an alias
+/// or a unit.
 struct RepeatedOption: Error {
-    /// The name that was given last, with dashes.
+    /// The last name of the option on the command line, with dashes.
     let name: String
     /// The command, without the name of the program.
     let commandPath: [String]

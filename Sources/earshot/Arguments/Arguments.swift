@@ -28,7 +28,8 @@ extension CommandLine {
         } + words[end...]
     }
 
-    /// Moves a public key that begins with `-`, as one in 85 does, behind `--`, so that `key add` does not read it as an option.
+    /// Moves a public key that begins with `-`, as one in 85 does, behind `--`, so that `key add` does not read it as
+    /// an option.
     static func separatingPublicKey(_ words: [String]) -> [String] {
         guard words.prefix(2) == ["key", "add"], !words.contains("--"),
             let place = words.firstIndex(where: { $0.hasPrefix("-") && CurveClient.isKey($0) })

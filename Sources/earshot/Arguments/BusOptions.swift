@@ -45,7 +45,8 @@ struct BusOptions: ParsableArguments {
 
     /// Returns the bus that a client uses.
     ///
-    /// The order is --runtime, --bus, `EARSHOT_BUS`, `EARSHOT_RUNTIME`, `bus` of a configuration file, and the user's bus.
+    /// The order is --runtime, --bus, `EARSHOT_BUS`, `EARSHOT_RUNTIME`, `bus` of a configuration file, and the user's
+    /// bus.
     func busLocation() throws -> BusLocation {
         if let choice = try networkBuses() { return try choice.busLocation() }
         return .local(try RuntimeFolder.ofBus(named: runtime))
@@ -94,13 +95,13 @@ struct NetworkChoice: Equatable {
         return unsafe access(ByteText.cString(path), F_OK) == 0 ? path : serverKey
     }
 
-    /// Adds values of a source with less precedence.
+    /// Returns the choice with its missing values from a source of lower precedence.
     func fillingGaps(from other: NetworkChoice) -> NetworkChoice {
         NetworkChoice(
             buses: buses ?? other.buses, keyFile: keyFile ?? other.keyFile, serverKeys: serverKeys ?? other.serverKeys)
     }
 
-    /// Reads the keys.
+    /// Returns the location of the buses, with their keys.
     ///
     /// - Throws: `CommandError` if a part is missing or unusable.
     func busLocation() throws(CommandError) -> BusLocation {

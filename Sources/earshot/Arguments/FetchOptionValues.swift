@@ -35,9 +35,9 @@ struct FetchOptionValues<Section: FetchSection>: ParsableArguments, CustomReflec
         values = FetchOptionRows.rows(in: Section.self).map { row in
             let help = row.help ?? ""
             guard !FetchOptionRows.isFlag(row) else {
-                return (
-                    row, .flag(Flag(wrappedValue: false, name: .customLong(row.name), help: ArgumentHelp("\(help).")))
-                )
+                let flag: Flag<Bool> = Flag(
+                    wrappedValue: false, name: .customLong(row.name), help: ArgumentHelp("\(help)."))
+                return (row, .flag(flag))
             }
             let usual = FetchOptionRows.defaults[row.name] ?? row.defaultText
             let remarks = [

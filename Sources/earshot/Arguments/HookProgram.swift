@@ -33,9 +33,9 @@ struct HookProgram: Equatable, ExpressibleByArgument {
     /// - Parameters:
     ///   - source: option or key that names it.
     ///   - status: exit status if it cannot be executed.
-    func resolvingPath(source: String = "--exec", failureStatus status: ExitStatus = .noInput) throws(CommandError)
-        -> HookProgram
-    {
+    func resolvingPath(
+        source: String = "--exec", failureStatus status: ExitStatus = .noInput
+    ) throws(CommandError) -> HookProgram {
         guard let name = commandWords.first, let path = ProgramPath.executablePath(of: name) else {
             throw CommandError(
                 status,
@@ -46,7 +46,7 @@ struct HookProgram: Equatable, ExpressibleByArgument {
         return found
     }
 
-    /// Argument vector for a body.
+    /// Returns the argument vector for a body.
     ///
     /// - Parameter file: path of the body; nil without one.
     func arguments(file: String?) -> [String] { commandWords.map { $0 == Self.placeholder ? file ?? "" : $0 } }
@@ -55,11 +55,10 @@ struct HookProgram: Equatable, ExpressibleByArgument {
 /// Option for a program that runs for each result.
 struct HookOptions: ParsableArguments {
     @Option(
-        help: ArgumentHelp(
-            "Run a program for each result, without a shell; {} is its file.", valueName: "program"))
+        help: ArgumentHelp("Run a program for each result, without a shell; {} is its file.", valueName: "program"))
     var exec: HookProgram?
 
-    /// The program, which was found; nil without the option.
+    /// Returns the program with its path; nil without the option.
     func program() throws(CommandError) -> HookProgram? {
         guard let exec else { return nil }
         return try exec.resolvingPath()

@@ -35,7 +35,7 @@ struct ListEntry: Equatable {
     /// Whether an option names the file or its directory.
     var hasOutputPath: Bool { outputPath(defaultName: "") != nil }
 
-    /// Path of the file below the output directory, from the options `dir` and `out`. Nil without these.
+    /// Returns the path of the file below the output directory, from the options `dir` and `out`. Nil without these.
     ///
     /// - Parameter name: name for an entry that has `dir` alone.
     func outputPath(defaultName name: @autoclosure () -> String) -> String? {
@@ -53,7 +53,7 @@ struct ListEntry: Equatable {
 }
 
 extension Fetch {
-    /// Whether the request has a header field of this name.
+    /// Returns whether the request has a header field of this name.
     ///
     /// - Parameter name: name in lower case.
     func hasHeaderField(_ name: String) -> Bool {
@@ -77,12 +77,12 @@ extension Fetch {
 final class ListInput {
     /// Size of one read, in bytes.
     private static let chunkBytes = 64 << 10
-    /// Time for the options of a URL to follow it.
+    /// Maximum time between a URL and its options.
     private static let optionTimeout = Duration.milliseconds(20)
 
     private let loop: EventLoop
     private let onEntries: ([ListEntry]) -> Void
-    /// Releases a URL that no option has followed.
+    /// Timer that releases a URL without further options.
     private var releaseTimer: TimerID?
     private var urlList = URLList()
     private var registration: EventLoop.Registration?

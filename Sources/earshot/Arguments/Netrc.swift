@@ -5,9 +5,9 @@ internal import EarshotWire
 
 /// Credentials of hosts, from a file in the format of netrc(5).
 ///
-/// A `machine` entry holds `login` and `password`; macros and unknown words are ignored, as in curl. `default` stands for
-/// all hosts without an entry. The first entry of a host counts, for a URL with a user the first of that user. Words may
-/// be quoted. In place of a keyword, a word that begins with `#` begins a comment.
+/// A `machine` entry holds `login` and `password`; macros and unknown words are ignored, as in curl. `default` stands
+/// for all hosts without an entry. The first entry of a host counts; for a URL with a user, the first entry of that
+/// user. Words may be quoted. In place of a keyword, a word that begins with `#` begins a comment.
 struct Netrc {
     /// Maximum size of the file, in bytes: thousands of entries.
     private static let maximumFileBytes = 1 << 20
@@ -117,7 +117,7 @@ struct Netrc {
         return String(word)
     }
 
-    /// Takes a quoted word, in which a backslash escapes the next character.
+    /// Parses a quoted word, in which a backslash escapes the next character.
     private static func parseQuotedWord(_ rest: inout Substring) -> String? {
         rest.removeFirst()
         var word = ""

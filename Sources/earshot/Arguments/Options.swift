@@ -38,16 +38,13 @@ struct RuntimeOptions: ParsableArguments {
 
 /// Option for the detail of URLs in messages and results.
 struct FailureOptions: ParsableArguments {
-    @Flag(
-        name: .shortAndLong,
-        help: "Show complete URLs, with user information and query, which may be secret.")
+    @Flag(name: .shortAndLong, help: "Show complete URLs, with user information and query, which may be secret.")
     var verbose = false
 }
 
 /// Option for the severity of the log, for processes without settings.
 struct LogOptions: ParsableArguments {
-    @Option(
-        help: ArgumentHelp("Minimum severity of log messages.", valueName: "level"))
+    @Option(help: ArgumentHelp("Minimum severity of log messages.", valueName: "level"))
     var logLevel: Logger.Level = .notice
 }
 
@@ -124,7 +121,9 @@ struct UserOption: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             "Handler of this user, as list shows it; only for the administrator of the bus: a user name or number, or "
-                + "key:NAME.", valueName: "user"), completion: ShellCompletion.noCompletion)
+                + "key:NAME.",
+            valueName: "user"),
+        completion: ShellCompletion.noCompletion)
     var user: HandlerOwner?
 }
 
@@ -134,7 +133,7 @@ struct HandlerOwner: ExpressibleByArgument {
     let principal: PrincipalName
 
     init?(argument: String) {
-        // Like chown(1): a name of digits that exists goes before the number.
+        // As in chown(1), an existing name of digits takes precedence over the number.
         let id = Accounts.user(named: argument).map { "\($0)" } ?? (UInt32(argument) == nil ? nil : argument)
         guard let principal = PrincipalName(id.map { "uid:\($0)" } ?? argument) else { return nil }
         self.principal = principal

@@ -6,8 +6,8 @@ internal import EarshotWire
 
 /// Options of a request, for each command that sends requests.
 ///
-/// The groups are not nested deeper: a debug build of the argument parser validates each level five times as often as the
-/// one above.
+/// The groups are not nested deeper: a debug build of the argument parser validates each level five times as often as
+/// the one above.
 struct RequestOptions: ParsableArguments {
     @OptionGroup(title: "Request") var handlingValues: FetchOptionValues<HandlingSection>
     @OptionGroup(title: "Request") var handling: HandlingOptions
@@ -15,14 +15,14 @@ struct RequestOptions: ParsableArguments {
     @OptionGroup(title: "HTTP") var exchangeValues: FetchOptionValues<HTTPSection>
     @OptionGroup(title: "Network") var network: NetworkOptions
 
-    /// Request body from --data; nil without one.
+    /// Reads the request body of --data; nil without one.
     func readBody() throws(CommandError) -> [UInt8]? {
         guard let data = exchange.data else { return nil }
         guard data.utf8.first == UInt8(ascii: "@") else { return ByteText.bytes(of: data) }
         return try InputFile.read(String(data.dropFirst()), atMost: WireLimits.requestBodyBytes)
     }
 
-    /// Credentials of hosts from the netrc file; nil without --netrc.
+    /// Reads the credentials of hosts from the netrc file; nil without --netrc.
     func readNetrc() throws(CommandError) -> Netrc? {
         guard exchange.netrc || exchange.netrcFile != nil else { return nil }
         guard let path = exchange.netrcFile ?? Netrc.defaultPath else {
@@ -86,8 +86,8 @@ struct HTTPOptions: ParsableArguments {
     var method: String?
 
     @Option(
-        help: ArgumentHelp("Request body, or @FILE for the content of a file; @- is standard input.", valueName: "text")
-    )
+        help: ArgumentHelp(
+            "Request body, or @FILE for the content of a file; @- is standard input.", valueName: "text"))
     var data: String?
 
     @Option(
@@ -111,7 +111,8 @@ struct HTTPOptions: ParsableArguments {
             """
             User and password for HTTP Basic authentication, USER:PASSWORD. Other users of this machine can see the \
             arguments of a command; prefer --netrc.
-            """, valueName: "credentials"))
+            """,
+            valueName: "credentials"))
     var user: String?
 
     @Flag(help: "Authenticate with the entry of the URL's host in ~/.netrc, or in the file that NETRC names.")
@@ -125,9 +126,9 @@ struct HTTPOptions: ParsableArguments {
 
     /// Header fields to send, except those that depend on the URL.
     var headerFields: [String] {
-        header
-            + [userAgent.map { "user-agent: \($0)" }, user.flatMap(BasicCredentials.init)?.authorizationField]
-            .compactMap(\.self)
+        let userAgentField = userAgent.map { "user-agent: \($0)" }
+        let authorizationField = user.flatMap(BasicCredentials.init)?.authorizationField
+        return header + [userAgentField, authorizationField].compactMap(\.self)
     }
 
     func validate() throws {
@@ -177,7 +178,8 @@ struct NetworkOptions: ParsableArguments {
             """
             Proxy: [http://]HOST:PORT, https://, socks4:// or socks5://, or none. (default: from the environment of the \
             workers)
-            """, valueName: "url"))
+            """,
+            valueName: "url"))
     var proxy: String?
 
     @Option(

@@ -77,7 +77,7 @@ struct SettingOptions: ParsableArguments {
 
     func validate() throws { _ = try settingChanges() }
 
-    /// Changes that the options describe.
+    /// Returns the changes that the options describe.
     func settingChanges() throws -> [SettingChange] {
         try values.givenSettings.map { try Self.parseChange(words: [$0.rawValue, $1]) }
             + listSettings.compactMap { name, words in
@@ -94,9 +94,8 @@ struct SettingOptions: ParsableArguments {
     private var listSettings: [(ListSettingName, String?)] {
         [
             (.allowedUsers, users), (.clientListenAddresses, listen), (.httpDoorAddresses, http),
-            (.httpDoorAllowedUsers, httpUsers), (.httpAPIAddresses, httpApi),
-            (.httpAPIAllowedOrigins, httpOrigins), (.httpTokenFiles, httpTokens),
-            (.httpRewrittenIndexHosts, httpRewrite),
+            (.httpDoorAllowedUsers, httpUsers), (.httpAPIAddresses, httpApi), (.httpAPIAllowedOrigins, httpOrigins),
+            (.httpTokenFiles, httpTokens), (.httpRewrittenIndexHosts, httpRewrite),
         ]
     }
 
@@ -156,12 +155,10 @@ struct SettingValues: ParsableArguments, CustomReflectable {
             let standard = defaults[name].map { " (default: \(name.valueText($0)))" } ?? ""
             let words = name.takesWord ? ", \(name.possibleValuesDescription)" : ""
             let help = name.helpPhrase.prefix(1).uppercased() + name.helpPhrase.dropFirst() + words + "." + standard
-            return (
-                name,
-                Option(
-                    name: .customLong(name.rawValue), help: ArgumentHelp(help, valueName: name.valuePlaceholder),
-                    completion: name.possibleWords.isEmpty ? nil : .list(name.possibleWords))
-            )
+            let option: Option<String?> = Option(
+                name: .customLong(name.rawValue), help: ArgumentHelp(help, valueName: name.valuePlaceholder),
+                completion: name.possibleWords.isEmpty ? nil : .list(name.possibleWords))
+            return (name, option)
         }
     }
 

@@ -6,8 +6,8 @@ internal import EarshotWire
 
 /// Completions that depend on the running broker, or on earlier words of the command line.
 ///
-/// The scripts of `earshot --generate-completion-script` run the program for them. Without a broker there are none. Nothing is
-/// written to standard error, which is the terminal of the shell.
+/// The scripts of `earshot --generate-completion-script` run the program for them. Without a broker there are none. The
+/// program writes nothing to standard error, which is the terminal of the shell.
 enum ShellCompletion {
     /// Maximum time that the shell waits for the broker.
     private static let brokerTimeout = Duration.milliseconds(400)
@@ -24,8 +24,9 @@ enum ShellCompletion {
     static var handlerPatterns: CompletionKind {
         .custom { words, index, _ in
             let names = handlerCandidates(words, at: index)
-            return Set(names.flatMap(enclosingSubtrees)).union(names).filter { $0.hasPrefix(word(words, at: index)) }
-                .sorted()
+            let prefix = word(words, at: index)
+            let subtrees = Set(names.flatMap(enclosingSubtrees))
+            return subtrees.union(names).filter { $0.hasPrefix(prefix) }.sorted()
         }
     }
 
@@ -44,18 +45,18 @@ enum ShellCompletion {
     /// Returns the possible next words after `words`, which begin with the name of a setting.
     static func nextSettingWords(after words: [String]) -> [String] {
         guard let name = words.first else {
-            return SettingName.allCases.map(\.rawValue) + [
-                SettingName.originRuleKeyword, SettingName.addressRuleKeyword,
-            ]
+            let ruleKeywords = [SettingName.originRuleKeyword, SettingName.addressRuleKeyword]
+            return SettingName.allCases.map(\.rawValue) + ruleKeywords
         }
         switch (name, words.count) {
         case (SettingName.originRuleKeyword, 2...):
             let given = Set(words.dropFirst(2).map { $0.prefix { $0 != "=" } })
             let terms = SettingChange.settingsByRuleTerm.filter { !given.contains($0.key[...]) }
-            let terminals = words.count == 2 ? ["default"] : []
-            return terms.flatMap { term, setting in
+            let removalWords = words.count == 2 ? ["default"] : []
+            let termWords: [String] = terms.flatMap { term, setting in
                 setting.possibleWords.isEmpty ? ["\(term)="] : setting.possibleWords.map { "\(term)=\($0)" }
-            } + terminals
+            }
+            return termWords + removalWords
         case (SettingName.addressRuleKeyword, 2): return ["allow", "deny", "default"]
         case (_, 1): return SettingName(rawValue: name)?.possibleWords ?? []
         default: return []
@@ -78,7 +79,7 @@ enum ShellCompletion {
 
     // MARK: Handlers
 
-    /// Asks the broker for handlers whose names begin with the word at `index`.
+    /// Queries the broker for handlers whose names begin with the word at `index`.
     private static func handlerCandidates(_ words: [String], at index: Int) -> [String] {
         let prefix = word(words, at: index)
         var answer: JSONValue?
@@ -88,8 +89,9 @@ enum ShellCompletion {
             place.bus = optionValue("--bus", in: words).map { [$0] } ?? []
             place.busKey = optionValue("--bus-key", in: words)
             place.serverKey = optionValue("--server-key", in: words).map { [$0] } ?? []
-            let session = try BusSession.connect(to: place.busLocation(), answerTimeout: brokerTimeout) {
-                session, event in
+            let session = try BusSession.connect(
+                to: place.busLocation(), answerTimeout: brokerTimeout
+            ) { session, event in
                 switch event {
                 case .queryAnswer(_, let json): answer = JSONValue(json)
                 case .messageRefused: session.end(with: CommandError(.generalError))
@@ -106,7 +108,8 @@ enum ShellCompletion {
         return own.compactMap { $0.member("handler")?.scalarText }.filter { $0.hasPrefix(prefix) && isShellSafe($0) }
     }
 
-    /// Returns a name before all names with this prefix and after nearly all others; nil for the empty prefix.
+    /// Returns a name that sorts before all names with this prefix and after nearly all smaller ones. Nil for a prefix
+    /// without such a name, such as the empty one.
     private static func predecessor(of prefix: String) -> String? {
         guard let last = prefix.utf8.last, last > 0x21, prefix.utf8.count < WireLimits.handlerBytes,
             prefix.utf8.allSatisfy({ (0x21...0x7e).contains($0) })
@@ -135,7 +138,7 @@ enum ShellCompletion {
     /// Options with a value that select the bus.
     private static let busOptionNames = ["--runtime", "--bus", "--bus-key", "--server-key"]
 
-    /// The value of an option on the command line; nil without it.
+    /// Returns the value of an option on the command line; nil without it.
     private static func optionValue(_ name: String, in words: [String]) -> String? {
         if let option = words.firstIndex(of: name), option + 1 < words.count { return words[option + 1] }
         let prefix = name + "="

@@ -11,7 +11,7 @@ struct URLList {
     /// Maximum length of a stored line, in bytes. It exceeds the longest valid URL, so a truncated line is still
     /// rejected.
     private static let maximumLineBytes = 64 << 10
-    /// Maximum number of options of a URL.
+    /// Maximum number of stored options of a URL. The last one is an error in place of the option.
     private static let maximumOptionsPerURL = 100
 
     /// Bytes of the incomplete line.
@@ -80,9 +80,9 @@ struct URLList {
             return entries.append(ListEntry(url: "line \(lineNumber)", options: [.invalid(reason)]))
         }
         guard count < Self.maximumOptionsPerURL else { return }
-        lastEntry?.options.append(
-            count == Self.maximumOptionsPerURL - 1
-                ? .invalid("more than \(Self.maximumOptionsPerURL - 1) options") : option)
+        let isExcess = count == Self.maximumOptionsPerURL - 1
+        let excessError = EntryOption.invalid("more than \(Self.maximumOptionsPerURL - 1) options")
+        lastEntry?.options.append(isExcess ? excessError : option)
     }
 
     private mutating func appendToLine(_ bytes: ArraySlice<UInt8>) {

@@ -4,10 +4,10 @@ internal import EarshotWire
 internal import Glibc
 internal import LibCrypto
 
-/// Note of an `earshot watch` in the background, so that `earshot retry` can start it again for the requests that failed.
+/// Record of an `earshot watch` in the background, so that `earshot retry` can start it again for failed requests.
 ///
-/// It is a file below `earshot/background` in the user's state folder, named by the hash of its content. Its lock orders the
-/// processes of one note: see ``BackgroundLock``.
+/// It is a file below `earshot/background` in the user's state folder, named by the hash of its content. Its lock
+/// orders the processes of one record: see ``BackgroundLock``.
 struct BackgroundRecord: Equatable {
     /// Version of the form, the first text in a file.
     private static let version = "1"
@@ -41,12 +41,12 @@ struct BackgroundRecord: Equatable {
         return "\(folder)/\(hash.finalize().hex)"
     }
 
-    /// Whether the requests of a handler are those of this note.
+    /// Whether this record covers the requests of a handler on this bus.
     func coversHandler(_ handler: HandlerID, on bus: [String]) -> Bool {
         self.bus == bus && HandlerPattern(self.handler)?.matches(handler) == true
     }
 
-    /// Reads the content of a file; nil for another one.
+    /// Parses the content of a file; nil if it has another form.
     init?(fileContent bytes: [UInt8]) {
         let words = bytes.split(separator: 0, omittingEmptySubsequences: false).map { ByteText.text(of: Array($0)) }
         guard words.count >= 6, words[0] == Self.version else { return nil }
@@ -67,7 +67,7 @@ struct BackgroundRecord: Equatable {
         return state.map { Folder.absolutePath("\($0)/earshot/background") }
     }
 
-    /// Returns the notes of this user. Removes outdated ones.
+    /// Returns the records of this user. Removes outdated ones.
     static func readAll() -> [BackgroundRecord] {
         guard let folder, (try? PrivateFolder.existsStore(folder)) == true,
             let entries = unsafe opendir(ByteText.cString(folder))
@@ -100,8 +100,8 @@ struct BackgroundRecord: Equatable {
 
 /// Lock of a ``BackgroundRecord``: one process writes the bodies, and at most one more waits to be the next.
 ///
-/// The first one holds a lock on the file's first byte, lockf(3), the waiting one a lock on the second byte. Both end with
-/// their process.
+/// The writer locks the first byte of the file with lockf(3). The waiting process locks the second byte. Each lock ends
+/// with its process.
 final class BackgroundLock {
     /// Byte of the process that writes the bodies.
     private static let writerByteOffset: off_t = 0
@@ -120,7 +120,7 @@ final class BackgroundLock {
 
     /// Creates the file, and waits until no other process writes the bodies.
     ///
-    /// - Returns: nil if another process waits. It begins later than this call, so it sees all requests of now.
+    /// - Returns: nil if another process waits. That one begins after this call, so it sees all present requests.
     static func acquire(_ record: BackgroundRecord, at path: String) throws -> BackgroundLock? {
         let folder = String(path[..<(path.lastIndex(of: "/") ?? path.startIndex)])
         try PrivateFolder.makeOrCheckStore(folder)
@@ -128,10 +128,10 @@ final class BackgroundLock {
             let file = unsafe open(ByteText.cString(path), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
             guard file >= 0 else { throw SystemError("open \(path)", number: errno) }
             let lock = BackgroundLock(file, path)
-            guard lock.change(F_TLOCK, waiterByteOffset) else { return nil }
-            guard lock.change(F_LOCK, writerByteOffset) else { throw SystemError("lock \(path)", number: errno) }
+            guard lock.changeLock(F_TLOCK, waiterByteOffset) else { return nil }
+            guard lock.changeLock(F_LOCK, writerByteOffset) else { throw SystemError("lock \(path)", number: errno) }
             // Released before the requests are counted, so that a later process takes care of later requests.
-            _ = lock.change(F_ULOCK, waiterByteOffset)
+            _ = lock.changeLock(F_ULOCK, waiterByteOffset)
             // The last process may have removed the file.
             guard lock.isFile(at: path) else { continue }
             let bytes = record.fileContent
@@ -149,7 +149,7 @@ final class BackgroundLock {
         FileIdentity(path: path).map { $0 == FileIdentity(descriptor: descriptor) } ?? false
     }
 
-    private func change(_ command: Int32, _ byte: off_t) -> Bool {
+    private func changeLock(_ command: Int32, _ byte: off_t) -> Bool {
         while lseek(descriptor, byte, SEEK_SET) == byte {
             if lockf(descriptor, command, 1) == 0 { return true }
             if errno != EINTR { return false }
@@ -172,19 +172,16 @@ struct BackgroundWatch {
     /// - Parameters:
     ///   - log: path of the file for the results; nil for none.
     ///   - hook: program to run for each result; nil for none.
-    init(handler: HandlerPattern, directory: String, log: String?, hook: HookProgram?, location place: BusLocation)
-        throws
-    {
+    init(handler: HandlerPattern, directory: String, log: String?, hook: HookProgram?, location: BusLocation) throws {
         // A later process may start in another directory.
         let words = hook?.commandWords.enumerated().map { $0 == 0 && $1.contains("/") ? Folder.absolutePath($1) : $1 }
         try self.init(
             BackgroundRecord(
-                bus: place.arguments, handler: handler.description,
-                directory: Folder.absolutePath(directory), log: log.map { Folder.absolutePath($0) } ?? "",
-                exec: words?.joined(separator: " ") ?? ""))
+                bus: location.arguments, handler: handler.description, directory: Folder.absolutePath(directory),
+                log: log.map { Folder.absolutePath($0) } ?? "", exec: words?.joined(separator: " ") ?? ""))
     }
 
-    /// Prepares the process of a note.
+    /// Prepares the process of a record.
     init(_ record: BackgroundRecord) throws {
         directory = record.directory
         _ = try Destination.folder(directory, interrupt: -1)

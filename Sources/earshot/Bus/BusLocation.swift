@@ -39,7 +39,8 @@ enum BusLocation {
         }
     }
 
-    /// Whether a broker serves the bus. An untrusted directory has none. That of a network answers only to a connection.
+    /// Whether a broker serves the bus. An untrusted directory has no broker. A bus on a network counts as served,
+    /// because only a connection can check it.
     func isServed() throws(CommandError) -> Bool {
         switch self {
         case .local(let folder):

@@ -3,7 +3,7 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// Connection of a command to the bus. A missing broker or a signal ends it with a complaint.
+/// Connection of a command to the bus. A missing broker or a signal ends it with an error.
 final class BusSession {
     /// Maximum time until the broker answers or returns after a disconnect.
     private static let defaultAnswerTimeout = Duration.seconds(20)
@@ -25,7 +25,7 @@ final class BusSession {
     let signalDescriptor: Int32
     private(set) var commandError: CommandError?
 
-    private let place: BusLocation
+    private let location: BusLocation
     private let signals: SignalSource
     private var answerTimeout: Duration
     private var registration: EventLoop.Registration?
@@ -33,54 +33,54 @@ final class BusSession {
     private var noticeTimer: TimerID?
     private var refusalTimer: TimerID?
 
-    /// Connects to the broker of `place`.
+    /// Connects to the broker of `location`.
     ///
     /// - Parameters:
     ///   - answerTimeout: maximum time until the broker answers; nil for the default.
     ///   - window: maximum number of unacknowledged terminals.
     ///   - finishesNone: whether the caller acknowledges each terminal.
     ///   - keepsFailures: whether durable failures stay on disk after their acknowledgement.
-    ///   - owner: user whose handlers the names mean; nil for the own ones.
+    ///   - owner: user whose handlers the names mean; nil for the user of this process.
     /// - Throws: `CommandError` if no broker serves it.
     static func connect(
-        to place: BusLocation, answerTimeout: Duration? = nil, window: Int = 256,
+        to location: BusLocation, answerTimeout: Duration? = nil, window: Int = 256,
         finishesNone: Bool = false, keepsFailures: Bool = false, owner: HandlerOwner? = nil,
         onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws -> BusSession {
-        guard try place.isServed() else {
-            throw CommandError(.noBroker, "no broker runs \(place.locationPhrase); start one with `earshot serve`")
+        guard try location.isServed() else {
+            throw CommandError(.noBroker, "no broker runs \(location.locationPhrase); start one with `earshot serve`")
         }
         let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], skipsIgnoredSignals: true)
         return try BusSession(
-            place, EventLoop(), signals, window: window, patience: answerTimeout,
+            location, EventLoop(), signals, window: window, patience: answerTimeout,
             finishesNone: finishesNone, keepsFailures: keepsFailures, of: owner, onEvent)
     }
 
     init(
-        _ place: BusLocation, _ loop: EventLoop, _ signals: SignalSource, window: Int,
+        _ location: BusLocation, _ loop: EventLoop, _ signals: SignalSource, window: Int,
         patience: Duration? = nil, finishesNone: Bool = false, keepsFailures: Bool = false,
         of owner: HandlerOwner? = nil, _ onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws {
-        self.place = place
+        self.location = location
         self.loop = loop
         self.signals = signals
         self.answerTimeout = patience ?? Self.defaultAnswerTimeout
         signalDescriptor = signals.descriptor
-        let door = SessionReference()
+        let reference = SessionReference()
         connection = try ClientConnection(
-            place.endpoints, sharing: nil, window: window, lease: nil,
+            location.endpoints, sharing: nil, window: window, lease: nil,
             finishesNone: finishesNone, keepsFailures: keepsFailures, principal: owner?.principal,
             bodies: Environment.value("EARSHOT_BODIES") == "pull" ? .pull : .path, loop: loop
         ) { event in
-            guard let session = door.session else { return }
+            guard let session = reference.session else { return }
             if case .state(let state) = event { session.stateChanged(state) }
             if case .messageRefused(let reply) = event, reply.subject == .hello {
-                session.end(
-                    with: CommandError(.noBroker, reply.detail ?? "the broker refuses this program: \(reply.code)"))
+                let sentence = reply.detail ?? "the broker refuses this program: \(reply.code)"
+                session.end(with: CommandError(.noBroker, sentence))
             }
             onEvent(session, event)
         }
-        door.session = self
+        reference.session = self
         registration = try loop.add(signals.descriptor, .readable) { [unowned self] _ in
             while signals.nextSignal() != nil { handleSignals() }
         }
@@ -94,7 +94,7 @@ final class BusSession {
 
     /// Runs the loop until `isDone`.
     ///
-    /// - Throws: the first complaint.
+    /// - Throws: the first error.
     func run(until isDone: () -> Bool) throws {
         try loop.run { isDone() || commandError != nil || connection.failure != nil }
         if let commandError { throw commandError }
@@ -104,7 +104,7 @@ final class BusSession {
         if let failure = connection.failure { throw failure }
     }
 
-    /// Ends the session with a complaint, unless it already has one.
+    /// Ends the session with an error, unless it already has one.
     func end(with commandError: CommandError) {
         if self.commandError == nil { self.commandError = commandError }
     }
@@ -118,19 +118,17 @@ final class BusSession {
         case .connected:
             for timer in [answerTimer, noticeTimer, refusalTimer].compactMap(\.self) { loop.cancelTimer(timer) }
             (answerTimer, noticeTimer, refusalTimer) = (nil, nil, nil)
-            if case .network = place { answerTimeout = max(answerTimeout, Self.networkReturnTimeout) }
+            if case .network = location { answerTimeout = max(answerTimeout, Self.networkReturnTimeout) }
         case .disconnected: beginWaitingForBroker()
         case .draining: if refusalTimer == nil { reportRefusal() }
         case .incompatible:
-            end(
-                with: CommandError(
-                    .noBroker,
-                    "the broker \(place.locationPhrase) has another protocol version; restart it with the version of this program"
-                ))
+            let bus = location.locationPhrase
+            let sentence = "the broker \(bus) has another protocol version; restart it with the version of this program"
+            end(with: CommandError(.noBroker, sentence))
         }
     }
 
-    /// Says why requests make no progress, as soon as there are such.
+    /// Reports that the bus accepts no requests, once requests of this session wait.
     private func reportRefusal(after delay: Duration = .zero) {
         refusalTimer = loop.setTimer(after: delay) { [unowned self] in
             guard !isQuiet, connection.areRequestsHeld else { return reportRefusal(after: Self.silenceBeforeNotice) }
@@ -145,14 +143,14 @@ final class BusSession {
             noticeTimer = nil
             guard !isQuiet else { return }
             beforeMessage?()
-            CommandError.writeMessage("waiting for the broker \(place.locationPhrase), at most \(answerTimeout)")
-            for failure in place.failingChildren + [connection.connectionFaultText].compactMap(\.self) {
+            CommandError.writeMessage("waiting for the broker \(location.locationPhrase), at most \(answerTimeout)")
+            for failure in location.failingChildren + [connection.connectionFaultText].compactMap(\.self) {
                 CommandError.writeMessage(failure)
             }
         }
         answerTimer = loop.setTimer(after: answerTimeout) { [unowned self] in
-            let sentence =
-                connection.connectionFaultText ?? "no broker answers \(place.locationPhrase); restart `earshot serve`"
+            let bus = location.locationPhrase
+            let sentence = connection.connectionFaultText ?? "no broker answers \(bus); restart `earshot serve`"
             end(with: CommandError(.noBroker, sentence))
         }
     }

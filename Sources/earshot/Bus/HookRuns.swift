@@ -14,7 +14,7 @@ final class HookRuns {
     /// Maximum run time of a program, so that the command ends.
     static let defaultRunTimeout = Duration.seconds(300)
 
-    /// Result with a run that waits.
+    /// Result whose program waits for its start.
     private struct QueuedResult {
         let outcome: FetchOutcome
         let key: RequestKey
@@ -29,9 +29,9 @@ final class HookRuns {
         var registration: EventLoop.Registration?
         var timer: TimerID?
 
-        init(_ child: ChildProcess, _ waiting: QueuedResult) {
+        init(_ child: ChildProcess, _ queuedResult: QueuedResult) {
             self.child = child
-            self.queuedResult = waiting
+            self.queuedResult = queuedResult
         }
     }
 
@@ -75,7 +75,8 @@ final class HookRuns {
         startNext()
     }
 
-    /// Forgets the waiting results and asks the running programs to end. Does not reap them, because one may ignore it.
+    /// Discards the waiting results and sends SIGTERM to the running programs. Does not reap them, because a program
+    /// may ignore the signal.
     func stop() {
         queuedResults = []
         for run in runs.values {
@@ -85,7 +86,7 @@ final class HookRuns {
         runs = [:]
     }
 
-    /// Environment variables of the program. Names and URLs come from strangers, so no argument contains them.
+    /// Environment variables of the program. Names and URLs are untrusted, so no argument contains them.
     static func environmentVariables(
         _ outcome: FetchOutcome, _ key: RequestKey, of principal: PrincipalName? = nil
     ) -> [String: String] {
@@ -109,9 +110,8 @@ final class HookRuns {
             do throws(SystemError) {
                 try start(next)
             } catch {
-                reportMessage(
-                    "cannot run \(program.commandWords.first ?? "") for \(URLText.redacted(next.outcome.url)): \(error)"
-                )
+                let (name, url) = (program.commandWords.first ?? "", URLText.redacted(next.outcome.url))
+                reportMessage("cannot run \(name) for \(url): \(error)")
                 // Called by the loop, because the caller of `enqueue` may not expect the end.
                 loop.setTimer(after: .zero) { next.onEnd() }
             }

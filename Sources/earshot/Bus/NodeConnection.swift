@@ -7,9 +7,9 @@ internal import Glibc
 /// Connection to the node gateway of another node, and the requests for bodies on it.
 ///
 /// ```
-/// connecting ──WELCOME──→ open ──connection lost, or the node drains──→ waiting ──WELCOME──→ open
+/// connecting ──WELCOME──→ open ──connection lost, or the node drains──→ reconnecting ──WELCOME──→ open
 /// connecting ──2 s──→ ended (requests: unreachable)
-/// waiting ──2 s──→ ended (requests: lost)
+/// reconnecting ──2 s──→ ended (requests: lost)
 /// any ──key refused──→ ended (requests: unreachable)
 /// open ──a minute without requests──→ ended
 /// ```
@@ -24,8 +24,8 @@ final class NodeConnection {
         case ended
     }
 
-    /// Maximum time for a connection, for its resumption, and for a sign of the other node after requests: it has died, hangs,
-    /// or is not reachable.
+    /// Maximum time for a connection, for its resumption, and for a sign of the other node after requests. A node
+    /// without one has died, hangs, or is not reachable.
     private static let responseTimeout = Duration.seconds(2)
     /// Time without requests after which the connection is closed.
     private static let idleTimeout = Duration.seconds(60)
@@ -46,13 +46,13 @@ final class NodeConnection {
     private var lastRequestNumber: UInt64 = 0
     /// Time of the latest sign of the other node, or of the first request since.
     private var lastActivity: LoopTime
-    private var patienceTimer: TimerID?
+    private var responseTimer: TimerID?
     private var idleTimer: TimerID?
 
     /// Starts to connect.
     ///
     /// - Parameter onEnd: called when the connection has ended by itself.
-    /// - Throws: `ClientError` or `SystemError` if the process cannot have a socket.
+    /// - Throws: `ClientError` or `SystemError` if the process cannot open a socket.
     init(
         _ endpoint: BusEndpoint, _ network: Network, loop: EventLoop, onEnd: @escaping (NodeConnection) -> Void
     ) throws {
@@ -65,13 +65,13 @@ final class NodeConnection {
         self.loop = loop
         self.onEnd = onEnd
         lastActivity = loop.now
-        let door = ConnectionReference()
+        let reference = ConnectionReference()
         let connection = try ClientConnection(
             [endpoint], sharing: network, window: Self.window, lease: Self.lease,
             finishesNone: false, bodies: .pull, loop: loop
-        ) { event in door.connection?.handle(event) }
+        ) { event in reference.connection?.handle(event) }
         self.connection = connection
-        door.connection = self
+        reference.connection = self
         connection.bodyStore = self
         awaitResponse()
     }
@@ -95,7 +95,7 @@ final class NodeConnection {
         var fetch = Fetch(handler: handler, request: id, url: request.url)
         fetch.options.method = request.method
         fetch.options.priority = request.priority
-        // The puller has its own limits, and the broker of this node decides about a repetition.
+        // The puller has its own limits, and the broker of this node decides about retries.
         fetch.options.timeoutMilliseconds = WireLimits.durationSeconds * 1_000
         fetch.options.retries = 0
         do throws(ClientError) {
@@ -114,8 +114,8 @@ final class NodeConnection {
     /// Closes the connection. No receiver is called again.
     func close() {
         phase = .ended
-        for timer in [patienceTimer, idleTimer].compactMap(\.self) { loop.cancelTimer(timer) }
-        (patienceTimer, idleTimer) = (nil, nil)
+        for timer in [responseTimer, idleTimer].compactMap(\.self) { loop.cancelTimer(timer) }
+        (responseTimer, idleTimer) = (nil, nil)
         (requests, requestIDs, requestsWithFiles) = ([:], [:], [])
         connection?.close()
         connection = nil
@@ -168,10 +168,10 @@ final class NodeConnection {
 
     /// Waits for a sign of the other node. Without requests an open connection may be silent.
     private func awaitResponse() {
-        guard patienceTimer == nil, phase != .ended else { return }
-        patienceTimer = loop.setTimer(after: max(.zero, Self.responseTimeout - loop.now.since(lastActivity))) {
-            [unowned self] in
-            patienceTimer = nil
+        guard responseTimer == nil, phase != .ended else { return }
+        let delay = max(.zero, Self.responseTimeout - loop.now.since(lastActivity))
+        responseTimer = loop.setTimer(after: delay) { [unowned self] in
+            responseTimer = nil
             guard phase != .open || !requests.isEmpty else { return }
             guard loop.now.since(lastActivity) >= Self.responseTimeout else { return awaitResponse() }
             switch phase {

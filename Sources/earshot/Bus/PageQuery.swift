@@ -10,19 +10,16 @@ enum PageQuery {
     ///   - filter: entries to select.
     ///   - body: returns whether it needs the next page.
     static func forEachPage(
-        _ query: Query, _ table: String, filter: QueryPage, in place: BusOptions,
-        _ body: (JSONValue) throws -> Bool
+        _ query: Query, _ table: String, filter: QueryPage, in bus: BusOptions, _ body: (JSONValue) throws -> Bool
     ) throws {
         var answer: JSONValue?
-        let session = try BusSession.connect(to: place.busLocation()) { session, event in
+        let session = try BusSession.connect(to: bus.busLocation()) { session, event in
             switch event {
             case .queryAnswer(_, let json):
                 answer = JSONValue(json)
                 if answer == nil {
-                    session.end(
-                        with: CommandError(
-                            .generalError,
-                            "cannot parse the answer of the broker; use command and broker of the same version"))
+                    let sentence = "cannot parse the answer of the broker; use command and broker of the same version"
+                    session.end(with: CommandError(.generalError, sentence))
                 }
             case .messageRefused(let reply): session.end(with: Refused.commandError(reply))
             case .accepted, .terminal, .progress, .cancelled, .removed, .settingChanged, .state: break

@@ -4,8 +4,8 @@ internal import EarshotWire
 
 /// Number of pending requests of a handler, or of all handlers below a name, while results arrive.
 ///
-/// The owner subscribes to the handler and reports its results here. A query follows at the start, after a reconnection,
-/// and after results have arrived. Only one query is open at a time.
+/// The owner subscribes to the handler and reports its results here. A query follows at the start, after a
+/// reconnection, and after results have arrived. Only one query is open at a time.
 final class PendingCount {
     private let pattern: HandlerPattern
     /// Number by the last answer; nil before it.
@@ -18,15 +18,15 @@ final class PendingCount {
     /// Whether results arrived after the open query.
     private var isStale = false
     private var isScheduled = false
-    /// Requests whose failures stay on disk. They count as pending, except while another subscriber has not acknowledged
-    /// them. At most the durable requests of the handler.
+    /// Requests whose failures stay on disk. They count as pending, except while another subscriber has not
+    /// acknowledged them. At most the durable requests of the handler.
     private var keptRequests: Set<RequestKey> = []
 
     init(_ pattern: HandlerPattern) {
         self.pattern = pattern
     }
 
-    /// Whether no request is pending but those whose failures stay, and all results have arrived with their bodies.
+    /// Whether no request is pending except those whose failures stay, and all results have arrived with their bodies.
     func isZero(_ session: BusSession) -> Bool {
         !hasOtherPending && !isQuerying && !isScheduled && !session.connection.isReadingBodies
     }
@@ -55,14 +55,14 @@ final class PendingCount {
         }
     }
 
-    /// Takes note of a result, whose request may have been repeated.
+    /// Records a result, whose request may have been repeated.
     ///
     /// - Parameter isFailureKept: whether it is a failure that stays on disk.
     func requestEnded(_ key: RequestKey, isFailureKept: Bool) {
         if isFailureKept { keptRequests.insert(key) } else { keptRequests.remove(key) }
     }
 
-    /// Takes the JSON of an answer to one of its queries.
+    /// Handles the JSON of an answer to one of its queries.
     func handleAnswer(_ query: Query, _ json: [UInt8], _ session: BusSession) {
         guard let answer = JSONValue(json) else { return }
         switch query {

@@ -5,8 +5,8 @@ internal import Glibc
 internal import LibCrypto
 internal import Logging
 
-/// Supervisor and worker of a private bus that are forked before the arguments of `get` are parsed, so that the worker loads
-/// libcurl meanwhile.
+/// Supervisor and worker of a private bus that are forked before the arguments of `get` are parsed, so that the worker
+/// loads libcurl meanwhile.
 ///
 /// Both wait without a visible effect for ``begin(maximumWorkers:cacheFolder:)``, and end if this process ends before.
 struct PreforkedBus {
@@ -18,7 +18,7 @@ struct PreforkedBus {
     static func start(for arguments: ArraySlice<String>) -> PreforkedBus? {
         guard arguments.first == "get",
             !arguments.contains(where: { $0.hasPrefix("--runtime") || $0.hasPrefix("--bus") || $0 == "--no-spawn" }),
-            let place = try? BusOptions.defaults.busLocation(), (try? place.isServed()) == false
+            let location = try? BusOptions.defaults.busLocation(), (try? location.isServed()) == false
         else { return nil }
         return start()
     }
@@ -58,7 +58,7 @@ struct PreforkedBus {
         _ = SHA256.digest(of: [UInt8]().span)
         // The control groups that limit the memory are looked up once.
         _ = MemoryPressure.availableBytes()
-        // The first use of much code. The supervisor reads the files again, and reports faults.
+        // The first run of much code. The supervisor reads the files again, and reports faults.
         _ = try? Configuration(
             file: ConfigurationOptions.pathFromEnvironment, optionChanges: [], pool: ConfigurationOptions.pool
         ).readSettings()
@@ -78,7 +78,7 @@ struct PreforkedBus {
     }
 }
 
-/// Worker that is forked before the broker, and loads libcurl until that accepts connections.
+/// Worker that is forked before the broker, and loads libcurl until the broker accepts connections.
 struct PreforkedWorker {
     let process: ChildProcess
     /// Secret of the bus, which the worker knows.

@@ -51,8 +51,8 @@ struct BrokerCommand: ParsableCommand {
     var busFd: Int32?
 
     func validate() throws {
-        guard try !settings.settingChanges().contains(where: { $0.replacementKey == SettingName.workers.rawValue })
-        else {
+        let changes = try settings.settingChanges()
+        guard !changes.contains(where: { $0.replacementKey == SettingName.workers.rawValue }) else {
             throw ValidationError("--workers: a broker without supervisor starts no workers; use `earshot serve`")
         }
     }
@@ -99,7 +99,8 @@ struct BrokerCommand: ParsableCommand {
         }
     }
 
-    /// Returns a function that reads the engine in the file of a cluster. Nothing of it is looked up, because that blocks.
+    /// Returns a function that reads the engine's options from the file of a cluster. It resolves no host names, which
+    /// would block.
     private static func engineReader(of path: String?) -> (@Sendable () throws -> EngineOptions)? {
         guard let path else { return nil }
         return {
@@ -140,11 +141,11 @@ struct CacheOptions: ParsableArguments {
         noCache ? nil : try folderByPrecedence(place, folder, service)
     }
 
-    /// Returns the directory of partial bodies, which is beside that of the cache, also without a cache. Nil without a
+    /// Returns the directory of partial bodies, beside the directory that a cache has or would have. Nil without a
     /// default directory.
-    func partialBodiesFolder(_ place: RuntimeOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil)
-        -> String?
-    {
+    func partialBodiesFolder(
+        _ place: RuntimeOptions, _ folder: RuntimeFolder, _ service: ServiceFolders? = nil
+    ) -> String? {
         (try? folderByPrecedence(place, folder, service)).flatMap { RuntimeFolder.partsPath(besideCache: $0) }
     }
 

@@ -97,8 +97,8 @@ struct CacheCommand: ParsableCommand {
                 var lines = LineOutput()
                 let report = try CacheCommand.convertingErrors { try CacheReport(try place.resolvedCacheFolder()) }
                 try CacheCommand.convertingErrors {
-                    try report.forEachResponse(now: now) { answer in
-                        lines.add(format.json ? Self.jsonRow(answer) : textRow(answer))
+                    try report.forEachResponse(now: now) { response in
+                        lines.add(format.json ? Self.jsonRow(response) : textRow(response))
                     }
                 }
                 try lines.finish()
@@ -106,27 +106,27 @@ struct CacheCommand: ParsableCommand {
             }
         }
 
-        private static func stateText(_ answer: CacheReport.ResponseSummary) -> String {
-            answer.isInvalidated ? "doubtful" : answer.isFresh ? "fresh" : "stale"
+        private static func stateText(_ response: CacheReport.ResponseSummary) -> String {
+            response.isInvalidated ? "doubtful" : response.isFresh ? "fresh" : "stale"
         }
 
-        private func textRow(_ answer: CacheReport.ResponseSummary) -> [UInt8] {
+        private func textRow(_ response: CacheReport.ResponseSummary) -> [UInt8] {
             let words = [
-                Self.stateText(answer), String(answer.status), String(answer.length),
-                answer.isPrivate ? "private" : "-",
-                detail.verbose ? answer.url : URLText.redacted(answer.url),
+                Self.stateText(response), String(response.status), String(response.length),
+                response.isPrivate ? "private" : "-",
+                detail.verbose ? response.url : URLText.redacted(response.url),
             ]
             return Array((words.joined(separator: "\t") + "\n").utf8)
         }
 
-        private static func jsonRow(_ answer: CacheReport.ResponseSummary) -> [UInt8] {
+        private static func jsonRow(_ response: CacheReport.ResponseSummary) -> [UInt8] {
             var line = JSONLine()
-            line.appendMember("url", answer.url)
-            line.appendMember("state", stateText(answer))
-            line.appendMember("status", answer.status)
-            line.appendMember("length", answer.length)
-            line.appendMember("scope", answer.isPrivate ? "private" : "shared")
-            line.appendMember("at", Int(answer.responseTime))
+            line.appendMember("url", response.url)
+            line.appendMember("state", stateText(response))
+            line.appendMember("status", response.status)
+            line.appendMember("length", response.length)
+            line.appendMember("scope", response.isPrivate ? "private" : "shared")
+            line.appendMember("at", Int(response.responseTime))
             return line.finishedLine()
         }
     }
@@ -177,9 +177,9 @@ struct CacheCommand: ParsableCommand {
             }
         }
 
-        /// Maximum number of times that the files are examined after the broker has the order to empty them.
+        /// Maximum number of times that the command examines the files after its order to the broker.
         private static let maximumExaminations = 100
-        /// Time between them.
+        /// Time between two examinations.
         private static let pollInterval = Duration.milliseconds(50)
 
         /// Lets the broker evict all responses, and waits until the files show it.
@@ -190,9 +190,8 @@ struct CacheCommand: ParsableCommand {
                 switch event {
                 case .queryAnswer(_, let json):
                     let name = SettingName.cacheSize.rawValue
-                    let row = JSONValue(json)?.items(ofMember: "settings").first {
-                        $0.member("name")?.scalarText == name
-                    }
+                    let rows = JSONValue(json)?.items(ofMember: "settings")
+                    let row = rows?.first { $0.member("name")?.scalarText == name }
                     size = row?.member("value")?.scalarText
                 case .settingChanged: changes += 1
                 case .messageRefused(let reply): session.end(with: Refused.commandError(reply))

@@ -75,7 +75,7 @@ struct ClusterCheckCommand: ParsableCommand {
         return findings + check.run()
     }
 
-    /// Looks at the file without reading it.
+    /// Checks the access to the file without reading it.
     private static func accessFindings(_ path: String) -> [ClusterFinding] {
         var status = stat()
         guard unsafe stat(ByteText.cString(path), &status) == 0 else { return [] }
@@ -99,7 +99,7 @@ struct ClusterCheckCommand: ParsableCommand {
         ]
     }
 
-    /// Finding for a message of the form `SUBJECT: SENTENCE; ADVICE`.
+    /// Returns the finding for a message of the form `SUBJECT: SENTENCE; ADVICE`.
     private static func finding(_ commandError: CommandError, _ subject: String) -> ClusterFinding {
         var text = Substring(commandError.description)
         if text.hasPrefix(subject + ": ") { text = text.dropFirst(subject.count + 2) }

@@ -23,7 +23,7 @@ struct ClusterNewCommand: ParsableCommand {
             --primary earshot
             """)
 
-    /// Usual port of nodes.
+    /// Default port of nodes.
     static let defaultPort: UInt16 = 5_767
     private static let nodesFormat = "addresses or host names, each with or without a port, such as 10.0.0.1,10.0.0.2"
 
@@ -76,7 +76,8 @@ struct ClusterNewCommand: ParsableCommand {
         name: .shortAndLong,
         help: ArgumentHelp(
             "File or folder to create. (default: cluster.toml, or a folder with the name of the cluster)",
-            valueName: "path"), completion: .file())
+            valueName: "path"),
+        completion: .file())
     var output: String?
 
     func validate() throws {
@@ -91,11 +92,13 @@ struct ClusterNewCommand: ParsableCommand {
             throw ValidationError("--node must be \(ClusterFile.nodeFormat)")
         }
         guard let places = nodeEndpoints() else { throw ValidationError("--nodes must be \(Self.nodesFormat)") }
-        guard Set(places).count == places.count, Set(places.map { ClusterSetup.folder(of: $0) }).count == places.count
-        else { throw ValidationError("--nodes has an address twice; each node needs its own") }
-        guard members.map(ClusterFile.memberRange.contains) ?? true, places.count <= ClusterFile.memberRange.upperBound
-        else {
-            throw ValidationError("--members must be a number from 1 to \(ClusterFile.memberRange.upperBound)")
+        let folders = Set(places.map { ClusterSetup.folder(of: $0) })
+        guard Set(places).count == places.count, folders.count == places.count else {
+            throw ValidationError("--nodes has an address twice; each node needs its own")
+        }
+        let memberRange = ClusterFile.memberRange
+        guard members.map(memberRange.contains) ?? true, places.count <= memberRange.upperBound else {
+            throw ValidationError("--members must be a number from 1 to \(memberRange.upperBound)")
         }
         try validateEngine(places)
     }
@@ -107,8 +110,8 @@ struct ClusterNewCommand: ParsableCommand {
             }
         }
         if withRedis {
-            guard nodes != nil, server.isEmpty, sentinel.isEmpty, primary == nil, user == nil, passwordFile == nil
-            else {
+            let namesEngine = !server.isEmpty || !sentinel.isEmpty || primary != nil
+            guard nodes != nil, !namesEngine, user == nil, passwordFile == nil else {
                 throw ValidationError("--with-redis needs --nodes, and no options of another engine")
             }
             guard places.count != 2 else {
@@ -128,13 +131,13 @@ struct ClusterNewCommand: ParsableCommand {
         }
     }
 
-    /// Places of the nodes; nil if one is malformed.
+    /// Returns the endpoints of the nodes; nil if one is malformed.
     private func nodeEndpoints() -> [NodeEndpoint]? {
         if let node { return NodeEndpoint(node).map { [$0] } }
         let texts = (nodes ?? "").split(separator: ",", omittingEmptySubsequences: false)
         let places = texts.compactMap { text -> NodeEndpoint? in
-            let isBareSix = !text.hasPrefix("[") && text.count { $0 == ":" } > 1
-            let host = isBareSix ? "[\(text)]" : String(text)
+            let isBareIPv6 = !text.hasPrefix("[") && text.count { $0 == ":" } > 1
+            let host = isBareIPv6 ? "[\(text)]" : String(text)
             return NodeEndpoint(host) ?? NodeEndpoint("\(host):\(Self.defaultPort)")
         }
         return places.count == texts.count ? places : nil

@@ -35,7 +35,7 @@ struct ConfigCommand: ParsableCommand {
     func run() throws {
         try runAndExit {
             if running {
-                try SettingList.runQuery(place)
+                try SettingList.printRunningSettings(place)
                 return .success
             }
             let pool = ConfigurationOptions.pool
@@ -86,7 +86,7 @@ struct SetCommand: ParsableCommand {
     func run() throws {
         try runAndExit {
             guard !words.isEmpty else {
-                try SettingList.runQuery(place)
+                try SettingList.printRunningSettings(place)
                 return .success
             }
             do throws(SettingError) {
@@ -117,7 +117,7 @@ struct SetCommand: ParsableCommand {
 /// Printed list of settings.
 enum SettingList {
     /// Prints the settings of the running broker.
-    static func runQuery(_ place: BusOptions) throws {
+    static func printRunningSettings(_ place: BusOptions) throws {
         guard let json = BusQuery.mergedAnswer(try BusQuery.answers(.settings, in: place)),
             case .array(let items)? = json.member("settings")
         else {
@@ -130,8 +130,8 @@ enum SettingList {
         try printRows(lines)
     }
 
-    /// Prints the settings that were read from files and variables, the program for requests that end, the cluster, and the
-    /// buses of client commands.
+    /// Prints the settings that were read from files and variables, the program for requests that end, the cluster, and
+    /// the buses of client commands.
     static func printSettings(
         _ rows: [Settings.SettingRow], onComplete: (words: [String], path: String)?,
         cluster: (file: String, source: String)?, network: [(name: String, value: String, source: String)]

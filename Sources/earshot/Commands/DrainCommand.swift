@@ -73,7 +73,8 @@ struct DrainCommand: ParsableCommand {
         return left
     }
 
-    /// Number of flights that have not ended, from an answer to QUERY status; nil while the broker loads durable requests.
+    /// Returns the number of flights that have not ended, from an answer to QUERY status; nil while the broker loads
+    /// durable requests.
     static func unfinishedFlights(_ json: [UInt8]) -> Int? {
         guard let answer = JSONValue(json), answer.member("durable") == nil,
             case .object(let phases)? = answer.member("flights-now")

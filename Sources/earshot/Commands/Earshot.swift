@@ -31,8 +31,8 @@ struct Earshot: ParsableCommand {
                 name: "Bus",
                 subcommands: [
                     ServeCommand.self, StopCommand.self, DrainCommand.self, StatusCommand.self, TopCommand.self,
-                    HTTPEnvCommand.self,
-                    SetCommand.self, ConfigCommand.self, CacheCommand.self, KeyCommand.self, ClusterCommand.self,
+                    HTTPEnvCommand.self, SetCommand.self, ConfigCommand.self, CacheCommand.self, KeyCommand.self,
+                    ClusterCommand.self,
                 ]),
             CommandGroup(
                 name: "Worker",
@@ -41,8 +41,8 @@ struct Earshot: ParsableCommand {
                 ]),
         ])
 
-    /// Commands that must start fast, by name. Each is parsed alone first, because parsing with all subcommands takes longer
-    /// than the rest of the start.
+    /// Commands that must start fast, by name. `parseCommand(_:)` tries each alone first, because parsing with all
+    /// subcommands takes longer than the rest of the start.
     private static let fastStartCommands: [String: any ParsableCommand.Type] = [
         "get": GetCommand.self, "serve": ServeCommand.self, "broker": BrokerCommand.self, "worker": WorkerCommand.self,
         "gateway": GatewayCommand.self, "puller": PullerCommand.self,
@@ -83,9 +83,7 @@ struct Earshot: ParsableCommand {
 
     /// Parses the command that `arguments` name.
     private static func parseCommand(_ arguments: ArraySlice<String>) throws -> any ParsableCommand {
-        if RepeatedOption.mayOccur(in: arguments),
-            let repeated = CommandShape.program?.firstRepeated(in: arguments)
-        {
+        if RepeatedOption.mayOccur(in: arguments), let repeated = CommandShape.program?.firstRepeated(in: arguments) {
             throw repeated
         }
         // Help and errors need the whole program.

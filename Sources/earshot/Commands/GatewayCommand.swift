@@ -4,7 +4,8 @@ internal import EarshotGateway
 internal import EarshotLoop
 internal import Logging
 
-/// `earshot gateway`: the child of the supervisor that accepts clients on other machines, or the other nodes of a cluster.
+/// `earshot gateway`: the child of the supervisor that accepts clients on other machines, or the other nodes of a
+/// cluster.
 struct GatewayCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "gateway", abstract: "Accept clients on other machines; started by `earshot serve`.",

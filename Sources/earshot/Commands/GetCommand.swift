@@ -58,8 +58,8 @@ struct GetCommand: ParsableCommand {
         if directory == nil, files.outTemplate != nil || files.remoteNameHeader {
             throw ValidationError("--out-template and --remote-name-header name files of a directory; give -d DIR")
         }
-        if directory == nil, output == nil || output == "-", files.dependsOnExistingFiles || files.setsModificationTime
-        {
+        let writesFiles = directory != nil || output ?? "-" != "-"
+        if !writesFiles, files.dependsOnExistingFiles || files.setsModificationTime {
             throw ValidationError(
                 "--no-clobber, --timestamping, --continue and --remote-time need files; give -d DIR or -o FILE")
         }
@@ -117,13 +117,13 @@ struct GetCommand: ParsableCommand {
 
     func run() throws { try run(nil) }
 
-    /// - Parameter preforked: supervisor of a private bus that was started before; nil for none.
+    /// - Parameter preforked: supervisor of a private bus, started before the arguments were parsed; nil for none.
     func run(_ preforked: PreforkedBus?) throws {
         try runAndExit {
             var wanted = urls.map { ListEntry(url: URLText.percentEncoded($0)) }
-            // A body with its own place need not wait for the end of the list.
-            let hasPlace = directory != nil || discardsBodies && output == nil
-            let readsInput = input == "-" && hasPlace && !course.dryRun
+            // A body with its own destination need not wait for the end of the list.
+            let hasDestination = directory != nil || discardsBodies && output == nil
+            let readsInput = input == "-" && hasDestination && !course.dryRun
             if let input, !readsInput { wanted += try URLList.read(input) }
             guard !wanted.isEmpty || readsInput else {
                 throw CommandError(.noInput, "the list is empty; give at least one URL")
@@ -131,7 +131,7 @@ struct GetCommand: ParsableCommand {
             if directory == nil, wanted.contains(where: \.hasOutputPath) {
                 throw CommandError(.usageError, "the list names files with out= or dir=; give -d DIR")
             }
-            if wanted.count > 1, !hasPlace { throw CommandError(.usageError, severalFilesError.message) }
+            if wanted.count > 1, !hasDestination { throw CommandError(.usageError, severalFilesError.message) }
             let body = try request.readBody()
             if course.dryRun {
                 let names = OutputNames(template: try files.parsedTemplate(), readsResponse: files.remoteNameHeader)
@@ -161,7 +161,7 @@ struct GetCommand: ParsableCommand {
     ) throws -> ExitStatus {
         let destination = try destination(interrupt: signals.descriptor)
         let random = String(UInt32.random(in: 0 ... .max), radix: 16)
-        // The first part of the name decides about the cookie jar. That of a file is for this run only.
+        // The first part of the name selects the cookie jar. The jar of a cookie file is for this run only.
         let first = cookieFiles.usesCookieFiles ? "get-" : "get/"
         guard let handler = handler ?? HandlerID("\(first)\(getpid())-\(random)") else {
             throw CommandError(.generalError, "cannot generate a handler name; give --handler NAME")
@@ -172,7 +172,8 @@ struct GetCommand: ParsableCommand {
         let isChecked = request.handling.checksum != nil || wanted.contains(where: \.hasChecksum)
         let interrupt = signals.descriptor
         let program = try hook.program()
-        let heads = try headerOutputPath.map { path throws(CommandError) in try HeaderOutput(path, interrupt: interrupt)
+        let heads = try headerOutputPath.map { path throws(CommandError) in
+            try HeaderOutput(path, interrupt: interrupt)
         }
         let failures = try files.failed.map { path throws(CommandError) in try FailureList(path, interrupt: interrupt) }
         let run = GetRun(
@@ -198,7 +199,7 @@ struct GetCommand: ParsableCommand {
         return try run.run(over: session)
     }
 
-    /// Says once how the environment's proxies are used. A private bus has the environment of this command.
+    /// Reports once how the environment's proxies are used. A private bus has the environment of this command.
     private func reportProxies(_ wanted: [ListEntry], isPrivate: Bool) {
         guard request.network.proxy == nil else { return }
         let notice = ProxyNotice()
@@ -239,7 +240,7 @@ struct GetCommand: ParsableCommand {
 
     private func destination(interrupt: Int32) throws(CommandError) -> Destination {
         if let directory {
-            // Its form was checked with the arguments.
+            // The template was checked with the arguments.
             let names = OutputNames(template: try? files.parsedTemplate(), readsResponse: files.remoteNameHeader)
             return try .folder(directory, names: names, interrupt: interrupt)
         }

@@ -14,7 +14,7 @@ struct HTTPEnvCommand: ParsableCommand {
               eval "$(earshot http-env)"
             """)
 
-    /// Maximum size of a file that the door accepts: 256 characters, and the end of the line.
+    /// Maximum size of a token file that the door accepts: 256 characters, and the end of the line.
     private static let maximumTokenFileBytes = 258
 
     @OptionGroup(title: "Bus") var place: BusOptions

@@ -16,7 +16,7 @@ struct HelpTopic {
 
     static let all = [exitCodes, environment, files]
 
-    /// The topic that the arguments of the program ask for; nil if they ask for something else.
+    /// Returns the topic that the arguments of the program request; nil if they request something else.
     static func requested(by arguments: ArraySlice<String>) -> HelpTopic? {
         guard arguments.first == "help", let name = arguments.dropFirst().first else { return nil }
         return all.first { $0.name == name }

@@ -49,7 +49,7 @@ struct ListCommand: ParsableCommand {
             var room = filter.limit ?? .max
             try PageQuery.forEachPage(
                 handlers ? .handlers : .requests, handlers ? "handlers" : "requests",
-                filter: QueryPage(handler: handler, state: filter.state?.request), in: place
+                filter: QueryPage(handler: handler, state: filter.state?.queriedState), in: place
             ) { answer in
                 if handlers {
                     let rows = HandlerRow.rows(answer).prefix(room)
@@ -89,7 +89,7 @@ struct RequestFilterOptions: ParsableArguments {
     }
 }
 
-/// Value of `--state`: a state of the protocol, or `failedCount`.
+/// Value of `--state`: a state of the protocol, or `failed`.
 enum StateFilter: Equatable, ExpressibleByArgument {
     case failed
     case state(RequestState)
@@ -106,18 +106,17 @@ enum StateFilter: Equatable, ExpressibleByArgument {
         }
     }
 
-    /// State to ask the broker for; nil for any.
-    var request: RequestState? { if case .state(let state) = self { state } else { nil } }
+    /// State for the query of the broker; nil for any.
+    var queriedState: RequestState? { if case .state(let state) = self { state } else { nil } }
 }
 
 /// Handler in an answer to QUERY handlers.
 struct HandlerRow {
-    /// Columns of a line, in their order.
-    /// Only a handler of another user has the last one.
+    /// Columns of a line, in their order. Only a handler of another user has the last one.
     static let columns = ["pending", "answered", "failed", "removed", "orphaned", "subscribers", "handler", "user"]
 
     let handler: String
-    /// Principal that it belongs to; nil for one of the client's own.
+    /// Principal that owns the handler; nil for the client's own.
     let principal: String?
     let subscriberCount: Int
     /// Number of requests without an end, or with a failure that is kept on disk.
@@ -127,7 +126,6 @@ struct HandlerRow {
     let failureCountsByCode: [(code: String, count: Int)]
     let removedCount: Int
     let orphanedCount: Int
-
     /// Number of pending requests whose failures are kept on disk.
     let keptFailureCount: Int
 
@@ -137,7 +135,7 @@ struct HandlerRow {
     /// Number of requests that have not ended.
     var waitingCount: Int { max(0, pendingCount - keptFailureCount) }
 
-    /// Creates the rows of an answer; none if it is not an answer to this query.
+    /// Returns the rows of an answer; none if it is not an answer to this query.
     static func rows(_ answer: JSONValue) -> [HandlerRow] {
         answer.items(ofMember: "handlers").compactMap { HandlerRow($0) }
     }
@@ -160,13 +158,13 @@ struct HandlerRow {
         }
     }
 
-    /// Cells of its line, in the order of ``columns``. Control characters are escaped.
+    /// Cells of the line, in the order of ``columns``. Control characters are escaped.
     var cells: [String] {
         [waitingCount, answeredCount, failedCount, removedCount, orphanedCount, subscriberCount].map { String($0) }
             + [handler, principal].compactMap(\.self).map(TerminalText.escaped)
     }
 
-    /// Its line of JSON.
+    /// Line of JSON.
     var json: [UInt8] {
         var line = JSONLine()
         line.appendMember("handler", handler)

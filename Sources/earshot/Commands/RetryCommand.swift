@@ -60,7 +60,7 @@ struct RetryCommand: ParsableCommand {
         }
     }
 
-    /// Requests of the arguments, or those of the broker's list that failed.
+    /// Returns the requests of the arguments, or those of the broker's list that failed.
     private func selectedRequests() throws -> [RequestKey] {
         if case .handler(let handler) = handler, !id.isEmpty { return id.map { RequestKey(handler, $0) } }
         var keys: [RequestKey] = []

@@ -69,7 +69,7 @@ enum BusQuery {
     static func answers(_ query: Query, in place: BusOptions) throws -> [[UInt8]] {
         let failures = try place.busLocation().failingChildren
         do {
-            return try runQuery(query, in: place, patience: failures.isEmpty ? nil : answerTimeout)
+            return try allPages(of: query, in: place, timeout: failures.isEmpty ? nil : answerTimeout)
         } catch let commandError as CommandError where commandError.status == .noBroker {
             for failure in failures { CommandError.writeMessage(failure) }
             throw commandError
@@ -79,10 +79,9 @@ enum BusQuery {
     /// Maximum time for an answer while the broker is in a crash loop.
     private static let answerTimeout = Duration.seconds(2)
 
-    private static func runQuery(_ query: Query, in place: BusOptions, patience: Duration?) throws -> [[UInt8]] {
+    private static func allPages(of query: Query, in place: BusOptions, timeout: Duration?) throws -> [[UInt8]] {
         var answers: [[UInt8]] = []
-        let session = try BusSession.connect(to: place.busLocation(), answerTimeout: patience) {
-            session, event in
+        let session = try BusSession.connect(to: place.busLocation(), answerTimeout: timeout) { session, event in
             switch event {
             case .queryAnswer(_, let json): answers.append(json)
             case .messageRefused(let reply): session.end(with: Refused.commandError(reply))
@@ -172,7 +171,7 @@ enum TimesReport {
         return .object(members)
     }
 
-    /// A number of microseconds as milliseconds, without trailing zeros.
+    /// Returns a number of microseconds as milliseconds, without trailing zeros.
     private static func millisecondsText(_ microseconds: Int) -> String {
         let (whole, part) = microseconds.quotientAndRemainder(dividingBy: 1_000)
         guard part > 0 else { return "\(whole)" }

@@ -24,8 +24,8 @@ struct StopCommand: ParsableCommand {
 
     func run() throws {
         try runAndExit {
-            try BusProcess(in: place.localRuntimeFolder(forCommand: "stop")).stop(
-                now: now, limit: limit.timeoutDuration)
+            let bus = try BusProcess(in: place.localRuntimeFolder(forCommand: "stop"))
+            try bus.stop(now: now, limit: limit.timeoutDuration)
             return .success
         }
     }

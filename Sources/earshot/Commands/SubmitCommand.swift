@@ -62,7 +62,7 @@ struct SubmitCommand: ParsableCommand {
         }
     }
 
-    /// URLs of the command line and of the list.
+    /// Returns the URLs of the command line and of the list.
     private func entries() throws(CommandError) -> [ListEntry] {
         var entries = urls.map { ListEntry(url: URLText.percentEncoded($0)) }
         if let input = source.input { entries += try URLList.read(input) }
@@ -83,12 +83,12 @@ struct SubmitCommand: ParsableCommand {
                 throw CommandError(.generalError, "cannot generate a handler name; give --handler NAME")
             }
             let entries = try entries()
-            let mover = try target.directory.map {
+            let backgroundWatch = try target.directory.map {
                 try BackgroundWatch(
                     handler: .handler(handler), directory: $0, log: target.log, hook: hook.program(),
                     location: place.busLocation())
             }
-            let isDurable = submission.durable || mover != nil
+            let isDurable = submission.durable || backgroundWatch != nil
             if request.network.proxy == nil, let line = ProxyNotice().unusedProxyMessage(for: entries.lazy.map(\.url)) {
                 CommandError.writeMessage(line)
             }
@@ -97,12 +97,12 @@ struct SubmitCommand: ParsableCommand {
             var tally = Tally()
             var refused: Set<RequestID> = []
             var accepted: Set<RequestID> = []
-            var isTaken = false
+            var isReceived = false
             var isRefusing = false
             let session = try BusSession.connect(to: place.busLocation()) { session, event in
                 switch event {
                 case .queryAnswer(_, let json):
-                    isTaken = true
+                    isReceived = true
                     // The broker does not answer a refused request without `durable`.
                     if !isDurable, isRefusing || Self.isAdmissionClosed(json) {
                         session.end(
@@ -112,9 +112,9 @@ struct SubmitCommand: ParsableCommand {
                             ))
                     }
                 case .state(.draining): isRefusing = true
-                // The next broker has got the refused requests, which an answer to a later message proves.
+                // The next broker receives the refused requests again. An answer to a later message proves it.
                 case .state(.connected) where isRefusing:
-                    (isRefusing, isTaken) = (false, false)
+                    (isRefusing, isReceived) = (false, false)
                     session.connection.query(.settings)
                 case .accepted(let key) where key.handler == handler: accepted.insert(key.request)
                 case .terminal(let delivery, _) where delivery.key.handler == handler:
@@ -123,8 +123,8 @@ struct SubmitCommand: ParsableCommand {
                     CommandError.writeMessage(outcome.sentence(verbosely: true))
                     if refused.insert(delivery.key.request).inserted { tally.countOutcome(outcome) }
                     session.connection.finishDelivery(delivery)
-                // Settings are reserved for the administrator. The order of the answers proves the same.
-                case .messageRefused(let reply) where reply.subject == .query: isTaken = true
+                // Only the administrator may query settings. Answers are in order, so a refusal proves the same.
+                case .messageRefused(let reply) where reply.subject == .query: isReceived = true
                 case .messageRefused(let reply):
                     let sentence = "\(reply.detail ?? "rejected by the broker") (\(reply.code))"
                     guard let request = reply.key?.request else {
@@ -160,16 +160,16 @@ struct SubmitCommand: ParsableCommand {
             }
             session.connection.query(.settings)
             try session.run {
-                isTaken && !session.connection.areRequestsHeld
+                isReceived && !session.connection.areRequestsHeld
                     && (!isDurable || requested.allSatisfy { accepted.contains($0) || refused.contains($0) })
             }
-            let taken = requested.filter { !refused.contains($0) }
-            if !taken.isEmpty { try mover?.start() }
-            tally.countSuccesses(taken.count)
+            let submitted = requested.filter { !refused.contains($0) }
+            if !submitted.isEmpty { try backgroundWatch?.start() }
+            tally.countSuccesses(submitted.count)
             var lines = LineOutput()
-            for name in taken { lines.add(Array("\(handler) \(name)\n".utf8)) }
+            for name in submitted { lines.add(Array("\(handler) \(name)\n".utf8)) }
             lines.flush()
-            if let obstacle = lines.writeError { throw Self.commandError(obstacle, handler, taken.count) }
+            if let outputError = lines.writeError { throw Self.commandError(outputError, handler, submitted.count) }
             return tally.status
         }
     }
@@ -181,11 +181,11 @@ struct SubmitCommand: ParsableCommand {
         } ?? false
     }
 
-    /// Complaint about an output error after the broker has accepted the requests.
-    private static func commandError(_ obstacle: CommandError, _ handler: HandlerID, _ count: Int) -> CommandError {
-        guard let sentence = obstacle.sentence else { return obstacle }
+    /// Returns the error for a failed output after the broker has accepted the requests.
+    private static func commandError(_ outputError: CommandError, _ handler: HandlerID, _ count: Int) -> CommandError {
+        guard let sentence = outputError.sentence else { return outputError }
         let state = "\(count) requests were submitted under \(handler); `earshot drop \(handler)` removes them"
-        return CommandError(obstacle.status, "\(sentence); \(state)")
+        return CommandError(outputError.status, "\(sentence); \(state)")
     }
 }
 

@@ -70,8 +70,7 @@ struct WatchCommand: ParsableCommand {
             let session = try BusSession.connect(
                 to: place.busLocation(), answerTimeout: target.untilDone ? Self.brokerAbsenceTimeout : nil,
                 finishesNone: true, keepsFailures: target.keepFailures
-            ) {
-                session, event in
+            ) { session, event in
                 switch event {
                 case .terminal(let delivery, let body):
                     guard tally.totalCount < count ?? .max, session.commandError == nil else { return }
@@ -95,9 +94,8 @@ struct WatchCommand: ParsableCommand {
                 case .queryAnswer(let query, let json): pending?.handleAnswer(query, json, session)
                 case .state(.connected): pending?.query(session)
                 case .messageRefused(let reply):
-                    session.end(
-                        with: CommandError(.generalError, "\(reply.detail ?? "rejected by the broker") (\(reply.code))")
-                    )
+                    let sentence = "\(reply.detail ?? "rejected by the broker") (\(reply.code))"
+                    session.end(with: CommandError(.generalError, sentence))
                 case .accepted, .progress, .cancelled, .removed, .settingChanged, .state: break
                 }
             }
@@ -152,7 +150,7 @@ struct WatchCommand: ParsableCommand {
                 case .sourceLost, .readerClosed: outcome.detail = "its spool file is missing"
                 }
                 let sentence = "\(name) \(outcome.sentence(verbosely: failure.verbose))"
-                // A restarting broker empties its spool. Only the results of before are lost, so the command continues.
+                // A restarting broker empties its spool. Only earlier results are lost, so the command continues.
                 guard case .sourceLost = error, !terminal.isDurable else {
                     throw CommandError(.cannotWrite, sentence + stays)
                 }
@@ -208,18 +206,18 @@ struct WatchOptions: ParsableArguments {
     @Option(help: .private, completion: ShellCompletion.noCompletion)
     var notedLog: String?
 
-    /// Whether a process may begin to write the bodies.
+    /// Whether this process may begin to write the bodies.
     enum BackgroundLockResult {
-        /// It may; nil without a note.
+        /// It may. The lock is nil without a record.
         case acquired(BackgroundLock?)
-        /// Another process waits, and sees all requests of now.
+        /// It may not: another process waits already, and will see all present requests.
         case otherProcessWaits
     }
 
-    /// Notes a watch in the background, and waits until no other process of the same note runs.
-    func acquireBackgroundLock(_ handler: HandlerPattern, _ exec: HookProgram?, _ place: BusLocation)
-        -> BackgroundLockResult
-    {
+    /// Records a watch in the background, and waits until no other process with the same record runs.
+    func acquireBackgroundLock(
+        _ handler: HandlerPattern, _ exec: HookProgram?, _ place: BusLocation
+    ) -> BackgroundLockResult {
         guard let notedLog, let directory else { return .acquired(nil) }
         let record = BackgroundRecord(
             bus: place.arguments, handler: handler.description, directory: directory, log: notedLog,

@@ -57,8 +57,8 @@ struct WorkerTuning: ParsableArguments {
     @Option(
         name: .customLong("dns-server"),
         help: ArgumentHelp(
-            "DNS server to use instead of the system's: ADDRESS or ADDRESS:PORT; may be repeated.", valueName: "address"
-        ))
+            "DNS server to use instead of the system's: ADDRESS or ADDRESS:PORT; may be repeated.",
+            valueName: "address"))
     var dnsServers: [String] = []
 
     @Option(

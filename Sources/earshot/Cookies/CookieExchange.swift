@@ -3,7 +3,7 @@ internal import EarshotLoop
 internal import EarshotWire
 internal import Glibc
 
-/// The cookies of one run of `get`: gives those of a file to the jar of its handler, and saves the jar at the end.
+/// The cookies of one run of `get`: sends those of a file to the jar of its handler, and saves the jar at the end.
 final class CookieExchange {
     /// Maximum number of fields in a message: as many as a jar evaluates.
     private static let maximumFieldsPerMessage = 50
@@ -29,7 +29,7 @@ final class CookieExchange {
         isComplete = output == nil
     }
 
-    /// Gives the cookies of the file to the broker. Requests must follow.
+    /// Sends the cookies of the file to the broker. The caller sends its requests after them.
     func sendFileCookies(_ connection: ClientConnection) {
         // A jar needs a handler of its root.
         connection.subscribe(.handler(handler))
@@ -42,18 +42,18 @@ final class CookieExchange {
 
     /// Returns the cookies as messages of one host each. The order of a host's cookies stays.
     static func messagesByHost(_ cookies: [FileCookie]) -> [(url: String, fields: [UInt8])] {
-        var places: [String: Int] = [:]
+        var messageIndices: [String: Int] = [:]
         var messages: [(url: String, fields: [UInt8])] = []
         var counts: [Int] = []
         for cookie in cookies {
             let field = cookie.setCookieField
-            if let place = places[cookie.url], counts[place] < maximumFieldsPerMessage,
-                messages[place].fields.count + 1 + field.count <= maximumFieldBytesPerMessage
+            if let index = messageIndices[cookie.url], counts[index] < maximumFieldsPerMessage,
+                messages[index].fields.count + 1 + field.count <= maximumFieldBytesPerMessage
             {
-                messages[place].fields += [UInt8(ascii: "\n")] + field
-                counts[place] += 1
+                messages[index].fields += [UInt8(ascii: "\n")] + field
+                counts[index] += 1
             } else {
-                places[cookie.url] = messages.count
+                messageIndices[cookie.url] = messages.count
                 messages.append((cookie.url, field))
                 counts.append(1)
             }
@@ -61,7 +61,7 @@ final class CookieExchange {
         return messages
     }
 
-    /// Asks for the cookies of the jar, once.
+    /// Queries the cookies of the jar, once.
     func queryJar(_ connection: ClientConnection) {
         guard !isQuerying, !isComplete else { return }
         isQuerying = true

@@ -125,9 +125,7 @@ struct FileCookie: Equatable {
             let value = bytes("value")
         else { return nil }
         // A server must not begin a line or a field of the file.
-        guard ![Array(host.utf8), path, name, value].joined().contains(where: \.isControl) else {
-            return nil
-        }
+        guard ![Array(host.utf8), path, name, value].joined().contains(where: \.isControl) else { return nil }
         self.host = host
         self.path = path
         self.name = name
@@ -173,11 +171,11 @@ struct FileCookie: Equatable {
         return Int64(String(decoding: parts[0], as: UTF8.self))
     }
 
-    private static func parseFlag(_ field: ArraySlice<UInt8>, _ place: String) throws(Fault) -> Bool {
+    private static func parseFlag(_ field: ArraySlice<UInt8>, _ ordinal: String) throws(Fault) -> Bool {
         switch String(decoding: field, as: UTF8.self).uppercased() {
         case "TRUE": return true
         case "FALSE": return false
-        default: throw Fault("the \(place) field is neither TRUE nor FALSE")
+        default: throw Fault("the \(ordinal) field is neither TRUE nor FALSE")
         }
     }
 

@@ -4,7 +4,7 @@ internal import EarshotWire
 
 /// Output of the bodies of a run of `earshot get`: files, standard output, partial files and the bytes that stay.
 struct DownloadOutput {
-    /// Use of a body.
+    /// Result of the write of a body.
     enum Result {
         /// The existing file stays, for this reason.
         case keptExisting(String, path: String?)
@@ -30,9 +30,7 @@ struct DownloadOutput {
     /// - Parameters:
     ///   - isStreamable: whether the run has one body that may be written while it grows.
     ///   - start: start of the run in seconds since 1970.
-    init(
-        to destination: Destination, _ files: FileOptions, heads: HeaderOutput?, isStreamable: Bool, start: Int64
-    ) {
+    init(to destination: Destination, _ files: FileOptions, heads: HeaderOutput?, isStreamable: Bool, start: Int64) {
         self.destination = destination
         self.files = files
         self.headerOutput = heads
@@ -83,7 +81,7 @@ struct DownloadOutput {
 
     /// Writes the body of an outcome, or the page of an HTTP failure with `--fail-body`.
     ///
-    /// - Parameter storeFailure: `errno` value of a body that the broker sent and that could not be stored; nil for none.
+    /// - Parameter storeFailure: `errno` value if a body that the broker sent could not be stored; nil for none.
     mutating func write(
         _ body: OutputBody, of item: OutputItem, _ outcome: FetchOutcome, storeFailure: Int32?
     ) -> Result {
@@ -92,30 +90,29 @@ struct DownloadOutput {
         }
         let fields = outcome.response.map { HeaderFields(lines: $0.httpFields) } ?? HeaderFields()
         if outcome.code == nil, files.timestamping, let existing = destination.existingFile(item.name),
-            existing.isRegular,
-            FileTime.lastModified(of: fields).map({ $0 <= existing.modified }) == true
+            existing.isRegular, FileTime.lastModified(of: fields).map({ $0 <= existing.modified }) == true
         {
             stream = nil
             return .keptExisting("unchanged", path: existing.path)
         }
-        let rest = item.partial.flatMap {
+        let resumption = item.partial.flatMap {
             $0.resumptionResult(of: outcome.status, fields, received: outcome.response?.bodyByteCount)
         }
-        if let partial = item.partial, rest == ExistingFile.ResumptionResult.fileComplete {
+        if let partial = item.partial, resumption == .fileComplete {
             return .keptExisting("complete", path: partial.path)
         }
         var outcome = outcome
         if let storeFailure {
             outcome.recordStoreFailure(storeFailure)
-        } else if case .unusable(let reason) = rest {
+        } else if case .unusable(let reason) = resumption {
             (outcome.code, outcome.detail) = (FetchOutcome.writeFailedCode, reason)
-        } else if let partial = item.partial, outcome.code == nil, rest == .replaceWithBody,
+        } else if let partial = item.partial, outcome.code == nil, resumption == .replaceWithBody,
             !partial.matchesDigest(of: outcome.response)
         {
             outcome.code = FetchOutcome.digestMismatchCode
         } else if outcome.code == nil || files.failBody && item.partial == nil && outcome.hasErrorPage {
             do throws(OutputFailure) {
-                try writeToItemFile(body, of: item, &outcome, fields, continues: rest == .body)
+                try writeToItemFile(body, of: item, &outcome, fields, continues: resumption == .body)
             } catch {
                 outcome.code = FetchOutcome.writeFailedCode
                 switch error {

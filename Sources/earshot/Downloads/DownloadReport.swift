@@ -2,8 +2,8 @@ internal import EarshotClient
 internal import EarshotLoop
 internal import EarshotWire
 
-/// Report of a run of `earshot get`: messages and progress on standard error, lines of JSON, the list of failed URLs, and
-/// the counters of its last line.
+/// Report of a run of `earshot get`: messages and progress on standard error, lines of JSON, the list of failed URLs,
+/// and the counters of its last line.
 final class DownloadReport {
     private let isVerbose: Bool
     private let isQuiet: Bool
@@ -135,15 +135,12 @@ final class DownloadReport {
             files.dependsOnExistingFiles || isKept && (tally.succeededCount == 0 || !destination.isFolder)
         let command = isRepeatable ? "the command" : "it with --no-clobber"
         let nextStep = "repeat \(command) to \(isKept ? "continue" : "fetch the rest")"
-        write(
-            RunSummary(
-                urlCount: list.isOpen ? nil : list.count, tally: tally,
-                replacedFileCount: destination.replacedFileCount,
-                seconds: now.since(startTime) / .seconds(1), isInterrupted: isInterrupted,
-                resumableBytes: arriving.resumableBytes,
-                resumableFileCount: arriving.resumableFileCount, lostBytes: arriving.lostBytes,
-                nextStep: repeats ? nextStep : nil
-            ).text)
+        let summary = RunSummary(
+            urlCount: list.isOpen ? nil : list.count, tally: tally, replacedFileCount: destination.replacedFileCount,
+            seconds: now.since(startTime) / .seconds(1), isInterrupted: isInterrupted,
+            resumableBytes: arriving.resumableBytes, resumableFileCount: arriving.resumableFileCount,
+            lostBytes: arriving.lostBytes, nextStep: repeats ? nextStep : nil)
+        write(summary.text)
     }
 }
 

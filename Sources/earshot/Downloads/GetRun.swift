@@ -3,7 +3,7 @@ internal import EarshotHTTP
 internal import EarshotLoop
 internal import EarshotWire
 
-/// One run of `earshot get`: keeps a bounded number of pending requests, and passes on what happens to them.
+/// One run of `earshot get`: keeps a bounded number of pending requests, and handles their events.
 final class GetRun {
     /// Maximum number of pending requests. It is also the delivery window, so none waits for an acknowledgement.
     static let maximumPendingRequests = 1024
@@ -114,7 +114,7 @@ final class GetRun {
 
     /// Writes the JSON lines of a pass.
     private func writeLines() {
-        if let obstacle = report.flush() { session?.end(with: obstacle) }
+        if let error = report.flush() { session?.end(with: error) }
     }
 
     // MARK: Events

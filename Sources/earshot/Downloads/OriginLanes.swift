@@ -4,8 +4,8 @@ internal import EarshotWire
 
 /// Limit of the pending requests to each origin.
 ///
-/// An item whose origin is full waits. `releasePlace` frees a place, and `takeNext` returns the item that takes it. The caller adds
-/// items only while `hasRoom`, so that an endless list does not fill the memory.
+/// An item whose origin is full waits. `releasePlace` frees a place, and `takeNext` returns the item that takes it. The
+/// caller adds items only while `hasRoom` is true, so that an endless list does not fill the memory.
 struct OriginLanes<Item> {
     /// Maximum number of waiting items. Items of other origins behind them must wait as well.
     static var maximumWaitingItems: Int { 100_000 }
@@ -98,7 +98,7 @@ extension JSONValue {
 
 /// Limit of `-j` for the pending requests to one origin, beside the bus's own limit of transfers.
 struct JobLimit {
-    /// What follows from the settings of the bus.
+    /// Consequence of the settings of the bus.
     enum Adjustment: Equatable {
         /// The limit of the private bus is raised.
         case raiseOriginLimit(SettingWords)

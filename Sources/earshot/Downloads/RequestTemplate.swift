@@ -43,7 +43,7 @@ struct RequestTemplate {
         return URLText.wireForm(entry.url) ?? "" == "" ? FetchOutcome(malformedURL: entry.url) : nil
     }
 
-    /// Creates the request of an item. With `--continue` it asks for the rest of the file.
+    /// Creates the request of an item. With `--continue` it requests the rest of the file.
     ///
     /// - Parameters:
     ///   - existing: the item's file; nil without one.

@@ -86,7 +86,7 @@ final class ArrivingBody {
 
     deinit { if descriptor >= 0 { close(descriptor) } }
 
-    /// Takes note of a report. Skips a missing file, because a later report has its new name.
+    /// Records a report. Skips a missing file, because a later report has its new name.
     func progressed(_ progress: Progress) {
         guard let path = progress.filePath, let generation = progress.generation else { return }
         if generation != self.generation || descriptor < 0 {

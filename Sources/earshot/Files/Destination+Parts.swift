@@ -28,9 +28,9 @@ extension Destination {
     /// - Parameter start: start of the run in seconds since 1970, the time of a new file. A later change of the body at
     ///   the server then makes the file outdated.
     /// - Returns: whether they are kept.
-    mutating func keepPartialBody(_ body: ArrivingBody, of item: OutputItem, since start: Int64) throws(OutputFailure)
-        -> Bool
-    {
+    mutating func keepPartialBody(
+        _ body: ArrivingBody, of item: OutputItem, since start: Int64
+    ) throws(OutputFailure) -> Bool {
         guard body.receivedBytes > 0 else { return false }
         if let partial = item.partial, body.status == 206 {
             guard partial.resumptionResult(of: 206, body.fields, received: nil) == .body else { return false }
@@ -64,7 +64,7 @@ extension Destination {
         case .folder(let folder, let opened):
             guard let relative = item.name else { return nil }
             let path = "\(folder)/\(relative)"
-            let (parent, name) = try self.openFolder(of: relative, below: opened, path)
+            let (parent, name) = try openFolder(of: relative, below: opened, path)
             return (try NewFile(in: parent, named: name, at: path), path)
         }
     }

@@ -26,19 +26,19 @@ struct Destination {
     /// Mover of spool files to the destination; nil where files are copied.
     private let mover: FileMover?
 
-    static func nowhere() -> Destination { Destination(place: .nowhere, interrupt: -1) }
+    static func nowhere() -> Destination { Destination(target: .nowhere, interrupt: -1) }
 
     /// Standard output.
     ///
     /// - Parameter permitsBinary: whether a binary body may go to a terminal.
     static func standardOutput(interrupt: Int32, permitsBinary: Bool = true) -> Destination {
         let isGuarded = !permitsBinary && isatty(STDOUT_FILENO) == 1
-        return Destination(place: .standardOutput(isGuarded: isGuarded), interrupt: interrupt)
+        return Destination(target: .standardOutput(isGuarded: isGuarded), interrupt: interrupt)
     }
 
     static func file(_ path: String, interrupt: Int32) -> Destination {
         let mover = replacedPath(path).flatMap { FileMover(into: parentPath(of: $0)) }
-        return Destination(place: .file(path), interrupt: interrupt, mover: mover)
+        return Destination(target: .file(path), interrupt: interrupt, mover: mover)
     }
 
     /// Opens a directory, and creates it if it is missing.
@@ -48,15 +48,15 @@ struct Destination {
         _ path: String, names: OutputNames = OutputNames(), interrupt: Int32
     ) throws(CommandError) -> Destination {
         do throws(OutputFailure) {
-            let place = Target.folder(path, try OutputEntry.folder(path, given: path, creates: true))
-            return Destination(place: place, interrupt: interrupt, mover: FileMover(into: path), names: names)
+            let target = Target.folder(path, try OutputEntry.folder(path, given: path, creates: true))
+            return Destination(target: target, interrupt: interrupt, mover: FileMover(into: path), names: names)
         } catch {
             throw error.commandError("give another -d DIR")
         }
     }
 
-    private init(place: Target, interrupt: Int32, mover: FileMover? = nil, names: OutputNames = OutputNames()) {
-        self.outputTarget = place
+    private init(target: Target, interrupt: Int32, mover: FileMover? = nil, names: OutputNames = OutputNames()) {
+        self.outputTarget = target
         self.outputNames = names
         self.interruptDescriptor = interrupt
         self.mover = mover
@@ -65,7 +65,7 @@ struct Destination {
     /// Whether exclusively owned files of this spool can be moved to the destination.
     func canMoveFiles(from spool: String?) -> Bool { spool.map { mover?.sharesFileSystem(with: $0) == true } ?? false }
 
-    /// Folder of the files that bodies become; nil without such files.
+    /// Directory that receives the bodies as files; nil without one.
     var bodyFolder: String? {
         switch outputTarget {
         case .nowhere, .standardOutput: nil
@@ -151,26 +151,25 @@ struct Destination {
             let source = try BodySource(body)
             let relative = item.name ?? outputNames.path(item.entry, index: item.index, response)
             let path = "\(folder)/\(relative)"
-            let (parent, name) = try self.openFolder(of: relative, below: opened, path)
+            let (parent, name) = try openFolder(of: relative, below: opened, path)
             let mayMove = source.isExclusivelyOwned && mover != nil
             let isThere = mayMove ? try OutputEntry(name, in: parent, at: path).fileStatus() != nil : false
             let old = isThere ? FilePermissions(ofFile: ByteText.cString(name), in: parent.descriptor) : nil
-            // A rename cannot give the file to another owner or group.
+            // A renamed file keeps the owner and group of this process.
             if old?.belongsToThisProcess ?? true,
                 source.moveFile(by: mover, to: name, in: parent.descriptor, mode: old?.mode, modified: modified)
             {
                 if isThere { replacedFileCount += 1 }
-            } else if try write(
-                source, to: try NewFile(in: parent, named: name, at: path), path, modified: modified)
-            {
-                replacedFileCount += 1
+            } else {
+                let file = try NewFile(in: parent, named: name, at: path)
+                if try write(source, to: file, path, modified: modified) { replacedFileCount += 1 }
             }
             return path
         }
     }
 
-    /// Returns the name of an item's file before its request, and makes it known. Nil without a directory, and if the
-    /// response determines the name.
+    /// Reserves and returns the name of an item's file before its request. Nil without a directory, and if the response
+    /// determines the name.
     mutating func reserveName(for item: OutputItem) -> String? {
         guard case .folder = outputTarget else { return nil }
         return outputNames.pathBeforeResponse(item.entry, index: item.index)
@@ -240,7 +239,7 @@ struct Destination {
         let source = try BodySource(body)
         if case .file(let file) = target {
             let old = FilePermissions(ofPath: file)
-            // A rename cannot give the file to another owner or group.
+            // A renamed file keeps the owner and group of this process.
             if old?.belongsToThisProcess ?? true,
                 source.moveFile(by: mover, to: file, in: AT_FDCWD, mode: old?.mode, modified: modified)
             {

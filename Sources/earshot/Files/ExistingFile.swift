@@ -2,7 +2,7 @@ internal import EarshotHTTP
 internal import EarshotWire
 internal import Glibc
 
-/// File that exists at the place of a body.
+/// Existing file at the output path of a body.
 struct ExistingFile {
     let path: String
     /// Size in bytes.
@@ -70,16 +70,16 @@ struct ExistingFile {
         guard status == 206 || status == 416 else { return .replaceWithBody }
         let range = fields.firstValue(named: "content-range").flatMap { ContentRange($0) }
         let now = Int64(time(nil))
-        switch bodyRecord?.partialBody.map({
+        let outcome = bodyRecord?.partialBody.map {
             ResumeRule().outcome(status: status ?? 0, response: fields, kept: $0, now: now)
         }
-        ) {
+        switch outcome {
         case .append(let start, let end, let total):
             guard end == total ?? end, received ?? Int(end - start) == Int(end - start) else { break }
             return .body
         case .alreadyComplete: return ResumptionResult.fileComplete
         case .startOver, .notAResumption, .mismatch:
-            // Without its length a 416 says nothing about the file.
+            // A 416 response without the total length carries no information about the file.
             if status == 416, range?.totalBytes == nil { return nil }
             return .unusable(Self.messageWithAdvice("the server sent another version, or another range than the rest"))
         case nil: return foreignFileResult(of: status, range, fields, received: received)
@@ -87,8 +87,8 @@ struct ExistingFile {
         return .unusable(Self.messageWithAdvice("the server sent another range than the rest"))
     }
 
-    /// Returns the use of a response for a file of another program, whose version is unknown. Its body is the rest only if
-    /// the server states that the version is no newer than the file.
+    /// Returns the use of a response for a file of another program, whose version is unknown. Its body is the rest only
+    /// if the server states that the version is no newer than the file.
     private func foreignFileResult(
         of status: Int?, _ range: ContentRange?, _ fields: HeaderFields, received: Int?
     ) -> ResumptionResult? {

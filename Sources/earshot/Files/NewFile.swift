@@ -158,9 +158,7 @@ final class NewFile {
         // Only a rename can replace a file.
         errno = number
         guard hasTemporaryName || errno == EEXIST && UnnamedFile.name(descriptor, temporaryName, in: folderDescriptor)
-        else {
-            throw OutputFailure.systemFailure("write", path)
-        }
+        else { throw OutputFailure.systemFailure("write", path) }
         let replaces = isThere || !hasTemporaryName
         hasTemporaryName = true
         if replaces, !hasPermissions, let old = FilePermissions(ofFile: name, in: folderDescriptor),

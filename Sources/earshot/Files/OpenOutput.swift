@@ -26,7 +26,7 @@ final class OpenOutput {
     ///
     /// - Parameters:
     ///   - path: path for messages.
-    ///   - target: what `path` names.
+    ///   - target: kind of the file that `path` names.
     ///   - interrupt: descriptor that aborts a blocked open or write when it is readable; -1 for none.
     ///   - directoryStep: next step if the path is that of a directory.
     init(
@@ -56,17 +56,15 @@ final class OpenOutput {
     deinit { if descriptor >= 0 { close(descriptor) } }
 
     /// Opens a file that is not replaced; -1 on failure, with the reason in `errno`.
-    private static func openExisting(
-        _ entry: OutputEntry, interrupt: Int32
-    ) throws(OutputFailure) -> Int32 {
+    private static func openExisting(_ entry: OutputEntry, interrupt: Int32) throws(OutputFailure) -> Int32 {
         let kind = try entry.fileStatus(opened: true).map { $0.st_mode & S_IFMT }
         // Without a reader, a blocking open of a named pipe would not notice the interrupt.
         let flags = kind == S_IFIFO ? O_NONBLOCK : kind == S_IFREG ? O_APPEND : 0
         while true {
             let descriptor = try entry.open(O_WRONLY | O_NOCTTY | flags)
             guard descriptor < 0, kind == S_IFIFO, errno == ENXIO else { return descriptor }
-            var entry = pollfd(fd: interrupt, events: Int16(POLLIN), revents: 0)
-            if unsafe poll(&entry, 1, openRetryMilliseconds) > 0 { throw .interrupted }
+            var polled = pollfd(fd: interrupt, events: Int16(POLLIN), revents: 0)
+            if unsafe poll(&polled, 1, openRetryMilliseconds) > 0 { throw .interrupted }
         }
     }
 }

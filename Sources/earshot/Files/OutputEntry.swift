@@ -5,9 +5,9 @@ internal import Glibc
 ///
 /// In a sticky folder that its group or everybody may write to, such as `/tmp`, only entries of this user and of the
 /// folder's owner are used. So no other user can choose the file that is written, or own it. These are the rules of
-/// fs.protected_symlinks, fs.protected_regular and fs.protected_fifos in proc_sys_fs(5), which the kernel applies to the
-/// last name of a path in open(2) and only if they are set. Here they hold for each link of a path, in each such folder,
-/// and for the replacement of a file.
+/// fs.protected_symlinks, fs.protected_regular and fs.protected_fifos in proc_sys_fs(5). The kernel applies them to the
+/// last name of a path in open(2), and only if they are set. Here they hold for each link of a path, in each such
+/// folder, and for the replacement of a file.
 struct OutputEntry {
     /// Maximum number of links in a path, as in the kernel.
     static let maximumLinks = 40
@@ -23,10 +23,10 @@ struct OutputEntry {
     /// - Parameter given: path for messages; nil for `path`.
     /// - Throws: `OutputFailure` for a missing folder, or a link of another user in a shared sticky folder.
     init(_ path: String, given: String? = nil) throws(OutputFailure) {
+        let messagePath = given ?? path
         let parts = Self.folderAndName(of: path)
-        self.init(
-            parts.name.isEmpty ? "." : parts.name, in: try Self.folder(parts.folder, given: given ?? path),
-            at: given ?? path)
+        let folder = try Self.folder(parts.folder, given: messagePath)
+        self.init(parts.name.isEmpty ? "." : parts.name, in: folder, at: messagePath)
     }
 
     init(_ name: String, in folder: OpenFolder, at path: String) {
@@ -46,9 +46,7 @@ struct OutputEntry {
     /// - Parameters:
     ///   - given: path for messages.
     ///   - creates: whether missing folders are created.
-    static func folder(
-        _ path: String, given: String, creates: Bool = false
-    ) throws(OutputFailure) -> OpenFolder {
+    static func folder(_ path: String, given: String, creates: Bool = false) throws(OutputFailure) -> OpenFolder {
         var rest = Array(pathComponents(of: path).reversed())
         var links = 0
         var folder = try openFolder(path.utf8.first == UInt8(ascii: "/") ? "/" : ".", messagePath: given)

@@ -25,17 +25,16 @@ enum OutputFailure: Error {
     /// - Parameters:
     ///   - path: path of the file; nil for standard output and other open descriptors.
     ///   - name: name of the output in messages; nil for the path.
-    static func throwIfFailed(_ outcome: Output.Outcome, _ path: String?, named name: String? = nil)
-        throws(OutputFailure)
-    {
+    static func throwIfFailed(
+        _ outcome: Output.Outcome, _ path: String?, named name: String? = nil
+    ) throws(OutputFailure) {
         let name = name ?? path ?? "the output"
         switch outcome {
         case .allWritten: return
         case .readerClosed: throw .readerClosed
         case .interrupted: throw .interrupted
         case .sourceTooShort: throw .cannotWrite("cannot write \(name): its spool file was truncated; fetch it again")
-        case .failed(let number):
-            throw .cannotWrite("cannot write \(name): \(SystemCause.text(number, at: path))")
+        case .failed(let number): throw .cannotWrite("cannot write \(name): \(SystemCause.text(number, at: path))")
         }
     }
 

@@ -40,7 +40,7 @@ enum OutputPath: Equatable {
     private static func openFile(_ path: String) -> OutputPath? {
         let (folder, name) = OutputEntry.folderAndName(of: path)
         guard let descriptor = Int32(name), descriptor >= 0 else { return nil }
-        // The links of /dev/stdout and its kind are whole without /proc, too.
+        // Links such as /dev/stdout name these paths. This check works without a mounted /proc.
         if ["/proc/self/fd/", "/dev/fd/"].contains(folder) { return .descriptor(descriptor) }
         guard let levels = realPath(folder.isEmpty ? "." : folder)?.split(separator: "/") else { return nil }
         // /proc/ID/fd, or /proc/ID/task/ID/fd
@@ -55,7 +55,7 @@ enum OutputPath: Equatable {
     }
 }
 
-/// Names of output files below a directory, each given once.
+/// Names of output files below a directory, each used once.
 struct OutputNames {
     private let template: OutputTemplate?
     /// Whether the response may name its file.

@@ -2,7 +2,7 @@ internal import EarshotHTTP
 internal import EarshotLoop
 internal import Glibc
 
-/// Validator and lengths of the body in a file that `--continue` has written, kept as an extended attribute of the file.
+/// Validator and lengths of the body in a file that `--continue` has written, as an extended attribute of the file.
 ///
 /// With it a later run continues bytes of the same version only: RFC 9110, sections 13.1.5 and 15.3.7.3. A file system
 /// without such attributes keeps none.

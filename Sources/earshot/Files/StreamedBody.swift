@@ -9,8 +9,8 @@ internal import Glibc
 /// contains all reported bytes. Another generation is a different body. A new file then starts again, but standard
 /// output cannot be undone.
 ///
-/// A body that the broker sends is in a file of this process already. It is not copied to a new file, because the caller
-/// can name it at the end.
+/// A body that the broker sends is in a file of this process already. It is not copied to a new file, because the
+/// caller can name it at the end.
 final class StreamedBody {
     private enum Target {
         /// Standard output, and whether it is a terminal to which no binary body may go.

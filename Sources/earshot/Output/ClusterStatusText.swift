@@ -35,16 +35,14 @@ struct ClusterStatusText {
             rows.append(["backlog", "\(flights), \(number("paused-origins")) of them paused"])
         }
         rows.append(["claims", "\(number("claims")) wait for the engine, \(number("running")) run here"])
-        rows.append([
-            "attempts",
-            "\(count("granted")) granted, \(count("hosted")) of them for other nodes; \(count("uncoordinated")) without the engine",
-        ])
+        let (granted, hosted, uncoordinated) = (count("granted"), count("hosted"), count("uncoordinated"))
+        let attempts = "\(granted) granted, \(hosted) of them for other nodes; \(uncoordinated) without the engine"
+        rows.append(["attempts", attempts])
         rows.append(["results", "\(count("results")) from other nodes"])
         let bytes = ByteSize.text(Double(count("pulled-bytes")))
-        rows.append([
-            "bodies",
-            "\(count("pulled")) read from other nodes (\(bytes)), \(count("missed")) missed, \(count("given")) given; \(number("held-bodies")) held",
-        ])
+        let (pulled, missed, given, held) = (count("pulled"), count("missed"), count("given"), number("held-bodies"))
+        let bodies = "\(pulled) read from other nodes (\(bytes)), \(missed) missed, \(given) given; \(held) held"
+        rows.append(["bodies", bodies])
         text = TextTable(isPadded: true).text(rows) + Self.membersText(cluster)
     }
 

@@ -15,7 +15,7 @@ struct CommandError: Error, CustomStringConvertible {
         self.sentence = sentence
     }
 
-    /// Creates the complaint about a bus that cannot be used.
+    /// Creates the error of a bus that cannot be used.
     init(_ error: ClientError) {
         let status: ExitStatus =
             switch error.code {
@@ -43,7 +43,7 @@ struct CommandError: Error, CustomStringConvertible {
         write(object.finishedLine())
     }
 
-    /// Prints lines to standard error, as ``writeMessage(_:)``.
+    /// Prints lines to standard error as they are, with control characters escaped.
     static func writeMessage(lines text: String) {
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
         write(lines.map { TerminalText.escaped(String($0)) }.joined(separator: "\n"))
@@ -100,9 +100,7 @@ enum SystemCause {
     ///   - number: value of errno.
     ///   - path: path of the failed call; nil for a descriptor without one.
     ///   - directoryStep: next step if the path is that of a directory.
-    static func text(
-        _ number: Int32, at path: String?, directoryStep: String = SystemCause.directoryStep
-    ) -> String {
+    static func text(_ number: Int32, at path: String?, directoryStep: String = SystemCause.directoryStep) -> String {
         var text = unsafe String(cString: strerror(number))
         if number == ENOSPC, let path, let free = freeSpaceText(for: path) { text += " (\(free))" }
         let step = number == EISDIR ? directoryStep : nextStep(number)

@@ -29,9 +29,9 @@ final class FailureList {
         do throws(OutputFailure) {
             switch try path == "-" ? .descriptor(STDOUT_FILENO) : OutputPath(path) {
             case .file(let file): target = .newFile(try NewFile(for: file, isPrivate: true))
-            case let place:
+            case let output:
                 target = .openOutput(
-                    try OpenOutput(path, as: place, interrupt: interrupt, directoryStep: "it must be a file"))
+                    try OpenOutput(path, as: output, interrupt: interrupt, directoryStep: "it must be a file"))
             }
         } catch {
             throw error.commandError(Self.nextStep)

@@ -20,7 +20,6 @@ struct FetchOutcome {
     var attempts: Int?
     /// Path of the written body.
     var path: String?
-
     /// Reason why the existing file stays: `exists`, `unchanged` or `complete`; nil for a new body.
     var skipReason: String?
 
@@ -68,8 +67,8 @@ struct FetchOutcome {
         return "\(text) (\(code))\(step.map { "; \($0)" } ?? "")"
     }
 
-    /// A URL without a scheme, such as `example.org/a` or `localhost:8080/a`, with one; nil for other URLs. A host with a
-    /// port gets `http`.
+    /// URL with the scheme that it lacks, for URLs such as `example.org/a` and `localhost:8080/a`; nil for others. A
+    /// host with a port gets `http`.
     private var urlWithScheme: String? {
         guard code == "malformed-url" || code == "unsupported-scheme", let text = URLText.wireForm(url) else {
             return nil

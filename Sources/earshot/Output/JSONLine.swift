@@ -25,17 +25,17 @@ struct JSONLine {
 
     /// Appends header fields, separated by LF: an object with an array of values for each name in lower case.
     mutating func appendMember(_ name: String, fields: [UInt8]) {
-        var places: [String: Int] = [:]
+        var groupIndices: [String: Int] = [:]
         var groups: [(name: String, values: [String])] = []
         for field in fields.split(separator: UInt8(ascii: "\n")) {
             guard let colon = field.firstIndex(of: UInt8(ascii: ":")) else { continue }
             let name = Self.replacingInvalidUTF8(ByteText.text(of: Array(field[..<colon])).lowercased())
             let value = Self.replacingInvalidUTF8(
                 ByteText.text(of: Array(field[(colon + 1)...].drop(while: \.isBlank))))
-            if let place = places[name] {
-                groups[place].values.append(value)
+            if let index = groupIndices[name] {
+                groups[index].values.append(value)
             } else {
-                places[name] = groups.count
+                groupIndices[name] = groups.count
                 groups.append((name, [value]))
             }
         }
@@ -56,7 +56,7 @@ struct JSONLine {
     /// Returns the line with its line break.
     func finishedLine() -> [UInt8] { Array("{".utf8) + members.bytes + Array("}\n".utf8) }
 
-    /// JSON cannot represent a byte that is not UTF-8.
+    /// Replaces each byte that is not UTF-8 by U+FFFD, because JSON cannot represent it.
     private static func replacingInvalidUTF8(_ text: String) -> String {
         guard ByteText.containsNonUTF8Bytes(text) else { return text }
         return String(

@@ -40,9 +40,8 @@ enum LogFormat: String, CaseIterable, Sendable {
         case .logfmt:
             return Self.members(entry).map { "\($0.name)=\(Self.logfmtValue($0.value))" }.joined(separator: " ")
         case .json:
-            return "{"
-                + Self.members(entry).map { "\(Self.jsonString($0.name)):\(Self.jsonMember($0))" }
-                .joined(separator: ",") + "}"
+            let members = Self.members(entry).map { "\(Self.jsonString($0.name)):\(Self.jsonMember($0))" }
+            return "{" + members.joined(separator: ",") + "}"
         }
     }
 
@@ -59,9 +58,8 @@ enum LogFormat: String, CaseIterable, Sendable {
     /// Fields whose values are numbers. A request such as `1` is a name, and stays a string.
     private static let numericFields: Set<String> = [
         "attempts", "bytes", "clients", "connections", "count", "dropped", "free", "limits-divided-by", "lines",
-        "members",
-        "milliseconds", "pid", "process-id", "running", "slots", "spool-free", "status", "transfers", "waiting",
-        "worker",
+        "members", "milliseconds", "pid", "process-id", "running", "slots", "spool-free", "status", "transfers",
+        "waiting", "worker",
     ]
 
     private static func jsonMember(_ field: (name: String, value: String)) -> String {

@@ -10,7 +10,7 @@ internal import Logging
 /// adds the time.
 struct ServiceLog: Sendable {
     let format: LogFormat
-    /// `serve`, `broker`, `worker` or `work`.
+    /// Name of the process, such as `serve`, `broker`, `worker` or `work`.
     let process: String
     private let isJournal: Bool
     private let stream = LogStream(STDERR_FILENO)
@@ -27,9 +27,7 @@ struct ServiceLog: Sendable {
         }
     }
 
-    private func line(
-        _ level: Logger.Level, _ message: String, _ fields: [(name: String, value: String)]
-    ) -> [UInt8] {
+    private func line(_ level: Logger.Level, _ message: String, _ fields: [(name: String, value: String)]) -> [UInt8] {
         let time = isJournal ? nil : CalendarTime.nowWithMilliseconds()
         let entry = LogFormat.Entry(
             time: time, level: level, process: process, processID: getpid(), message: message, fields: fields)

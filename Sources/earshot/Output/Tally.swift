@@ -30,9 +30,9 @@ struct Tally {
             bodyBytes = Self.saturatingSum(bodyBytes, outcome.response?.bodyByteCount ?? 0)
             if outcome.isCached { cachedCount += 1 }
             if outcome.response?.source == .sharedFlight { sharedCount += 1 }
-            if let begun = outcome.response?.resumedBytes, begun > 0 {
+            if let resumed = outcome.response?.resumedBytes, resumed > 0 {
                 resumedCount += 1
-                resumedBytes = Self.saturatingSum(resumedBytes, begun)
+                resumedBytes = Self.saturatingSum(resumedBytes, resumed)
             }
         }
     }

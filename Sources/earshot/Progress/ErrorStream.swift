@@ -1,7 +1,7 @@
 internal import EarshotClient
 internal import Glibc
 
-/// Standard error as the place of progress: a terminal or a log.
+/// Standard error as the output of progress: a terminal or a log.
 struct ErrorStream {
     /// Whether it is a terminal that can move its cursor.
     let isTerminal: Bool

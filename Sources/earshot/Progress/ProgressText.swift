@@ -41,9 +41,8 @@ struct ProgressText {
         var parts: [String]
         if snapshot.urlCount == 1, !snapshot.isReadingURLs {
             guard let transfer = snapshot.transfers.first else { return snapshot.waitReason ?? "nothing received yet" }
-            parts = [
-                [transfer.name, percent(transfer), sizeText(transfer)].compactMap(\.self).joined(separator: " ")
-            ]
+            let words = [transfer.name, percent(transfer), sizeText(transfer)].compactMap(\.self)
+            parts = [words.joined(separator: " ")]
         } else {
             parts = [fileCounts(snapshot) + " files"]
             if snapshot.tally.failedCount > 0 { parts.append("\(snapshot.tally.failedCount) failed") }
@@ -57,9 +56,8 @@ struct ProgressText {
     // MARK: Lines
 
     private func transferLine(_ transfer: RunSnapshot.Transfer, _ snapshot: RunSnapshot) -> String {
-        let percent = Self.percent(transfer)
-        let figures = ([percent, Self.sizeText(transfer)].compactMap(\.self) + Self.rates(snapshot)).joined(
-            separator: "  ")
+        let parts = [Self.percent(transfer), Self.sizeText(transfer)].compactMap(\.self) + Self.rates(snapshot)
+        let figures = parts.joined(separator: "  ")
         let nameRoom = columns - 1 - figures.utf8.count - 2
         let name = ColumnText.shortened(transfer.name, to: max(0, min(nameRoom, ColumnText.width(transfer.name))))
         let barRoom = nameRoom - ColumnText.width(name) - 4

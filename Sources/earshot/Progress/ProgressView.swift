@@ -4,13 +4,13 @@ internal import EarshotWire
 
 /// Progress of a run on standard error: lines at the bottom of a terminal, or lines of a log at growing intervals.
 ///
-/// While nothing moves, it asks the broker for the reason why the oldest request waits.
+/// While nothing moves, it queries the broker for the reason why the oldest request waits.
 final class ProgressView {
     /// Redraw interval of a terminal.
     private static let drawInterval = Duration.milliseconds(200)
     /// Interval between checks without a terminal.
     private static let logCheckInterval = Duration.seconds(1)
-    /// Time without progress until the broker is asked for the reason, and then the time between two questions.
+    /// Time without progress until the view queries the broker for the reason, and then the time between two queries.
     /// Longer than the interval of PROGRESS.
     private static let stallTimeoutSeconds = 2.0
     /// Time until the first line of a log; each further interval is twice as long.
@@ -24,7 +24,7 @@ final class ProgressView {
         let snapshot: () -> RunSnapshot
         /// Pending request with the lowest index; nil if there is none.
         let oldestRequest: () -> RequestID?
-        /// Asks the broker for the reason why a request waits.
+        /// Queries the broker for the reason why a request waits.
         let requestWaitReason: (RequestID) -> Void
     }
 
@@ -172,7 +172,8 @@ struct TransferRate {
 
     private var samples: [Sample] = []
 
-    /// Adds the value of a counter. A value below the previous one, as after a restart of a transfer, starts a new window.
+    /// Adds the value of a counter. A value below the previous one, as after a restart of a transfer, starts a new
+    /// window.
     mutating func add(_ value: Double, at milliseconds: Int) {
         if let last = samples.last, value < last.counterValue { samples.removeAll(keepingCapacity: true) }
         samples.append(Sample(milliseconds: milliseconds, counterValue: value))
@@ -194,7 +195,7 @@ struct TransferRate {
 enum WaitReason {
     /// Returns one line such as `waiting 24 s: http://h answered 429 or 503`. Nil for a request that does not wait.
     ///
-    /// - Parameter idle: time without any progress.
+    /// - Parameter idle: time without any progress, in seconds.
     static func text(_ answer: JSONValue, idle: Double) -> String? {
         guard let state = answer.member("state")?.scalarText, state != "unknown" else { return nil }
         guard let wait = answer.member("waits-for")?.scalarText else {

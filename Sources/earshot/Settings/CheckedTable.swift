@@ -70,7 +70,8 @@ struct CheckedTable {
 
 /// Reading of a TOML file, of settings or keys.
 enum TOMLFile {
-    /// Maximum size of a file, in bytes. A file with a thousand rules has a tenth of it, one with a thousand keys a fifth.
+    /// Maximum size of a file, in bytes. A file with a thousand rules has a tenth of it, and one with a thousand keys a
+    /// fifth.
     private static let maximumFileBytes = 1 << 20
 
     /// Returns the table of a file; nil if it does not exist.

@@ -32,7 +32,7 @@ struct ClusterFile: Equatable {
     var node: NodeEndpoint
     /// Address to listen at; nil for ``node``.
     var listen: GatewayAddress?
-    /// Number of nodes, which this one assumes until the engine has told it.
+    /// Number of nodes that this one assumes until the engine reports it.
     var members = 1
     /// Keys that all nodes share: 40 characters of Z85 each.
     var publicKey: String
@@ -44,7 +44,7 @@ struct ClusterFile: Equatable {
 
     // MARK: Use
 
-    /// Membership of the broker.
+    /// Returns the membership of the broker.
     ///
     /// - Throws: `CommandError` if the host name of the node does not resolve.
     func membership() throws(CommandError) -> ClusterMembership {
@@ -55,7 +55,7 @@ struct ClusterFile: Equatable {
         return membership
     }
 
-    /// Engine and identity of the node at a place.
+    /// Returns the location of the engine, and the identity of the node at an endpoint.
     func engineOptions(_ place: NodeEndpoint) -> EngineOptions {
         var options = EngineOptions(
             place: engine, cluster: name, keys: ClusterKeys(secret: Array(secret.utf8)), publicKey: publicKey,
@@ -65,7 +65,7 @@ struct ClusterFile: Equatable {
         return options
     }
 
-    /// Address at which the gateway of this node listens.
+    /// Returns the address at which the gateway of this node listens.
     ///
     /// - Throws: `CommandError` if the host name of the node does not resolve.
     func listener() throws(CommandError) -> GatewayAddress {
@@ -73,12 +73,14 @@ struct ClusterFile: Equatable {
         return try node.resolvedAddress()
     }
 
-    /// Keys of that gateway, which permits the key of the cluster alone.
+    /// Returns the keys of that gateway, which admits only clients with the key of the cluster.
     ///
     /// - Throws: `CommandError` if the keys are no pair.
     func gatewayKeys(_ path: String) throws(CommandError) -> GatewayKeys {
         let pair: CurveKeyPair
-        do { pair = try CurveKeyPair.make(fromSecretKey: secretKey) } catch {
+        do {
+            pair = try CurveKeyPair.make(fromSecretKey: secretKey)
+        } catch {
             throw CommandError(.cannotServe, "cannot use keys of CURVE: \(error)")
         }
         guard pair.publicKey == publicKey else {
@@ -154,9 +156,8 @@ struct ClusterFile: Equatable {
         let isAddress = { (text: String) in EngineAddress(text) != nil }
         let servers = try table.list("servers", engineFormat, where: isAddress)?.compactMap { EngineAddress($0) }
         let sentinels = try table.list("sentinels", engineFormat, where: isAddress)?.compactMap { EngineAddress($0) }
-        let primary = try table.text("primary", "the name under which the sentinels watch the primary") { text in
-            isPrimaryName(text)
-        }
+        let primary = try table.text(
+            "primary", "the name under which the sentinels watch the primary", where: isPrimaryName)
         switch (servers, sentinels, primary) {
         case (let servers?, nil, nil): return .servers(servers)
         case (nil, let sentinels?, let primary?): return .sentinels(sentinels, primary: primary)

@@ -9,7 +9,7 @@ struct ClusterSetup {
     static let packages = ["libzmq5"]
     static let redisPackages = ["redis-server", "redis-sentinel"]
 
-    /// File of a node, whose place is that of the first one.
+    /// File of the first node. The other nodes have copies with their own addresses.
     private let cluster: ClusterFile
     let nodes: [NodeEndpoint]
     /// Redis of the cluster; nil for one that exists.
@@ -18,11 +18,9 @@ struct ClusterSetup {
     private let keys: KeyFile
 
     /// - Parameters:
-    ///   - folder: folder that does not exist.
     ///   - nodes: at least one.
-    init(
-        _ cluster: ClusterFile, nodes: [NodeEndpoint], redis: RedisSetup?, folder: String
-    ) throws(CommandError) {
+    ///   - folder: folder that does not exist.
+    init(_ cluster: ClusterFile, nodes: [NodeEndpoint], redis: RedisSetup?, folder: String) throws(CommandError) {
         self.cluster = cluster
         self.nodes = nodes
         self.redis = redis
@@ -41,9 +39,9 @@ struct ClusterSetup {
         var file = cluster
         file.node = node
         return (redis?.files(for: node) ?? []) + [
-            ("cluster.toml", file.text), ("shared.toml", settingsText(node)), ("keys.toml", keys.text),
-            ("unit.conf", Self.unitDropIn), ("install.sh", installScript(node)),
-            ("README.txt", installationGuide(node)),
+            ("cluster.toml", file.text), ("shared.toml", settingsText(node)),
+            ("keys.toml", keys.text), ("unit.conf", Self.unitDropIn),
+            ("install.sh", installScript(node)), ("README.txt", installationGuide(node)),
         ]
     }
 

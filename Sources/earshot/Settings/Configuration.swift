@@ -58,7 +58,9 @@ struct Configuration: Sendable {
             let variable = Self.environmentVariable(name.rawValue)
             guard let text = Environment.value(variable) else { continue }
             let words: [String]
-            do throws(SettingError) { words = try name.parseWords(text) } catch {
+            do throws(SettingError) {
+                words = try name.parseWords(text)
+            } catch {
                 throw CommandError(.configurationError, "\(variable): \(error.description)")
             }
             try apply(.setList(name, words), variable, to: &settings)
@@ -86,7 +88,7 @@ struct Configuration: Sendable {
             source: "\(path): \(ConfigurationFile.onCompleteKey)", failureStatus: .configurationError)
     }
 
-    /// Files for the commands of clients.
+    /// Configuration files for the commands of clients.
     static var clientConfiguration: Configuration {
         Configuration(file: ConfigurationOptions.pathFromEnvironment, optionChanges: [], pool: nil)
     }
@@ -132,7 +134,8 @@ struct Configuration: Sendable {
         return last
     }
 
-    /// Path of the cluster's file, and the file that names it; nil without one. The user's file overrides that of the machine.
+    /// Path of the cluster's file, and the file that names it; nil without one. The user's file overrides that of the
+    /// machine.
     ///
     /// - Throws: `CommandError` if a file is invalid.
     func cluster() throws(CommandError) -> (file: String, source: String)? {
@@ -154,9 +157,10 @@ struct Configuration: Sendable {
     /// Checks the form of the addresses for clients on other machines.
     private func checkAddresses(of settings: Settings) throws(CommandError) {
         for text in settings[.clientListenAddresses] where GatewayAddress(text) == nil {
+            let source = Self.settingSource(of: .clientListenAddresses, in: settings)
             throw CommandError(
                 .configurationError,
-                "\(Self.settingSource(of: .clientListenAddresses, in: settings)): \(text): give a numeric address, such as "
+                "\(source): \(text): give a numeric address, such as "
                     + "tcp://0.0.0.0:\(GatewayAddress.defaultPort) or tcp://[::]:\(GatewayAddress.defaultPort)")
         }
     }
@@ -180,21 +184,18 @@ struct Configuration: Sendable {
                         .configurationError, "\(place): an address other than loopback requires `http-tokens`")
                 }
                 // Downloads of all users are connections of the bus's own user, to which the API would answer.
-                guard
-                    name == .httpDoorAddresses || !hasOthers || listener.hasPrefix("/")
-                        || DoorAddress.isRemote(listener)
-                else {
+                let isLoopback = !listener.hasPrefix("/") && !DoorAddress.isRemote(listener)
+                guard name == .httpDoorAddresses || !hasOthers || !isLoopback else {
                     throw CommandError(
                         .configurationError, "\(place): the API of a bus with other users needs an address unix:PATH")
                 }
             }
         }
-        // The origin of a page in a sandbox is `null`, as are those of each prefixed page.
+        // A page in a sandbox has the origin `null`, and so has each prefixed page.
         for text in settings[.httpAPIAllowedOrigins] where !text.contains("://") {
+            let source = Self.settingSource(of: .httpAPIAllowedOrigins, in: settings)
             throw CommandError(
-                .configurationError,
-                "\(Self.settingSource(of: .httpAPIAllowedOrigins, in: settings)): \(text): give an origin such as https://console.example.org"
-            )
+                .configurationError, "\(source): \(text): give an origin such as https://console.example.org")
         }
         for path in settings[.httpTokenFiles] where !path.hasPrefix("/") {
             throw CommandError(
@@ -208,7 +209,7 @@ struct Configuration: Sendable {
         }
     }
 
-    /// Option, variable, or name and file from which a setting comes, for messages.
+    /// Returns the option, the variable, or the name and file from which a setting comes, for messages.
     private static func settingSource(of name: ListSettingName, in settings: Settings) -> String {
         switch settings.source(of: name) {
         case Settings.SourceName.commandLineOption: "--\(name.rawValue)"
@@ -224,11 +225,10 @@ struct Configuration: Sendable {
         "EARSHOT_" + name.uppercased().replacing("-", with: "_")
     }
 
-    /// Variables besides those of settings that this program reads, or gives to programs that it runs.
+    /// Variables besides those of settings that this program reads, or sets for programs that it runs.
     private static let otherVariables: Set<String> = [
         "RUNTIME", "BUS", "BUS_KEY", "SERVER_KEY", "CONFIG", "BODIES", "URL", "METHOD", "PRIORITY", "HEADERS",
-        "MAX_BYTES",
-        "CAUSE", "FILE", "HANDLER", "LENGTH", "PRINCIPAL", "REQUEST", "SHA256", "STATE", "STATUS",
+        "MAX_BYTES", "CAUSE", "FILE", "HANDLER", "LENGTH", "PRINCIPAL", "REQUEST", "SHA256", "STATE", "STATUS",
     ]
 
     /// Message about variables of this process that begin with `EARSHOT_` and have no meaning; nil without any.
@@ -252,9 +252,7 @@ struct Configuration: Sendable {
         return ["/etc/earshot/config.toml"] + (own.map { ["\($0)/earshot/config.toml"] } ?? [])
     }
 
-    private func apply(
-        _ change: SettingChange, _ source: String, to settings: inout Settings
-    ) throws(CommandError) {
+    private func apply(_ change: SettingChange, _ source: String, to settings: inout Settings) throws(CommandError) {
         // A file may serve both roles. A broker without a pool ignores the settings of a supervisor.
         if pool == nil, case .setValue(let name, _) = change, name.isAppliedBySupervisor { return }
         do throws(SettingError) {

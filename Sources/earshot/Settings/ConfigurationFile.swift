@@ -7,8 +7,8 @@ internal import TOML
 /// `spacing`, `http2 = "off"`, `address-policy = "public-only"`, `users = ["www-data"]`, `[address]` with
 /// `"10.0.0.0/8" = "allow"`.
 enum ConfigurationFile {
-    /// Key of the program for requests that end: `on-complete = ["PROGRAM", "ARGUMENT"]`. It is no setting, so that no client
-    /// can make the bus run a program.
+    /// Key of the program for requests that end: `on-complete = ["PROGRAM", "ARGUMENT"]`. It is no setting, so that no
+    /// client can make the bus run a program.
     static let onCompleteKey = "on-complete"
     /// Maximum number of words of that program, and of bytes of each.
     private static let programLimits = (count: 64, bytes: 4_096)
@@ -48,9 +48,7 @@ enum ConfigurationFile {
         return try programWords(value, path)
     }
 
-    private static func programWords(
-        _ value: TOMLValue, _ path: String
-    ) throws(CommandError) -> [String] {
+    private static func programWords(_ value: TOMLValue, _ path: String) throws(CommandError) -> [String] {
         let words = value.array.map { array in array.map { $0.string } }
         guard let words, words.count <= programLimits.count,
             words.allSatisfy({ $0.map { $0.utf8.count <= programLimits.bytes && !$0.utf8.contains(0) } == true })
@@ -77,9 +75,7 @@ enum ConfigurationFile {
         }
     }
 
-    private static func ruleChanges(
-        _ value: TOMLValue, _ path: String
-    ) throws(CommandError) -> [SettingChange] {
+    private static func ruleChanges(_ value: TOMLValue, _ path: String) throws(CommandError) -> [SettingChange] {
         guard let rules = value.table else {
             throw commandError(
                 path, "origin must be a table for each pattern, such as [origin.\"https://example.org\"]")
@@ -101,24 +97,21 @@ enum ConfigurationFile {
         return changes
     }
 
-    private static func addressChanges(
-        _ value: TOMLValue, _ path: String
-    ) throws(CommandError) -> [SettingChange] {
+    private static func addressChanges(_ value: TOMLValue, _ path: String) throws(CommandError) -> [SettingChange] {
         guard let rules = value.table else {
             throw commandError(path, "address must be a table with lines such as \"10.0.0.0/8\" = \"allow\"")
         }
         var changes: [SettingChange] = []
         for subject in rules.keys {
-            let word = rules[subject]?.string ?? ""
-            changes.append(
-                try parseChange([SettingName.addressRuleKeyword, subject, word], path, "address.\"\(subject)\""))
+            let words = [SettingName.addressRuleKeyword, subject, rules[subject]?.string ?? ""]
+            changes.append(try parseChange(words, path, "address.\"\(subject)\""))
         }
         return changes
     }
 
-    private static func parseChange(_ words: [String], _ path: String, _ key: String) throws(CommandError)
-        -> SettingChange
-    {
+    private static func parseChange(
+        _ words: [String], _ path: String, _ key: String
+    ) throws(CommandError) -> SettingChange {
         do throws(SettingError) {
             return try SettingChange(words: words)
         } catch {
@@ -143,8 +136,8 @@ enum ConfigurationFile {
     }
 }
 
-/// Keys of a configuration file for the commands of clients: `bus = "tcp://example.org:5765"`, `bus-key = "client.key"` and
-/// `server-key = "…"`. A path is relative to the folder of the file.
+/// Keys of a configuration file for the commands of clients: `bus = "tcp://example.org:5765"`, `bus-key = "client.key"`
+/// and `server-key = "…"`. A path is relative to the folder of the file.
 extension ConfigurationFile {
     static let busSettingKey = "bus"
     static let busKeySettingKey = "bus-key"
@@ -193,8 +186,8 @@ extension ConfigurationFile {
     }
 }
 
-/// Key of a configuration file for the cluster of the bus: `cluster = "cluster.toml"`. A path is relative to the folder of
-/// the file. It is no setting, so that no client can connect a bus to a cluster.
+/// Key of a configuration file for the cluster of the bus: `cluster = "cluster.toml"`. A path is relative to the folder
+/// of the file. It is no setting, so that no client can connect a bus to a cluster.
 extension ConfigurationFile {
     static let clusterSettingKey = "cluster"
     /// Maximum length of the path in bytes.
@@ -208,7 +201,7 @@ extension ConfigurationFile {
         return try absoluteClusterPath(value, path)
     }
 
-    /// Returns the path in a value of the key.
+    /// Returns the absolute path in a value of the key.
     static func absoluteClusterPath(_ value: TOMLValue, _ path: String) throws(CommandError) -> String {
         guard let file = value.string, (1...maximumClusterPathBytes).contains(file.utf8.count), !file.utf8.contains(0)
         else {

@@ -4,7 +4,8 @@ internal import EarshotLoop
 enum DoorAddress {
     static let defaultPort = 5_768
 
-    /// Returns whether other machines can reach a listener. The door knows the users of this machine only, so others need a token.
+    /// Returns whether other machines can reach a listener. The door knows the users of this machine only, so others
+    /// need a token.
     static func isRemote(_ listener: String) -> Bool {
         guard let colon = listener.lastIndex(of: ":"), !listener.hasPrefix("/") else { return false }
         return switch TCPSocket.Address(urlHost: listener[..<colon]) {

@@ -26,7 +26,8 @@ struct KeyFile {
 
     // MARK: Place
 
-    /// Returns the path of the file: beside the file of settings, if a single one is named, or else in the user's folder.
+    /// Returns the path of the file: beside the file of settings if the options name a single one, else in the user's
+    /// folder.
     static func path(_ settings: ConfigurationOptions) -> String {
         if let file = settings.file, let slash = file.lastIndex(of: "/") { return "\(file[...slash])\(fileName)" }
         let own = Environment.value("XDG_CONFIG_HOME") ?? Environment.value("HOME").map { "\($0)/.config" }
@@ -74,7 +75,11 @@ struct KeyFile {
                 path, "[server] needs secret-key with 40 characters; create the file with `earshot key show`")
         }
         let pair: CurveKeyPair
-        do { pair = try CurveKeyPair.make(fromSecretKey: secretKey) } catch { throw Self.unusableCurveError(error) }
+        do {
+            pair = try CurveKeyPair.make(fromSecretKey: secretKey)
+        } catch {
+            throw Self.unusableCurveError(error)
+        }
         guard table["public-key"]?.string.map({ $0 == pair.publicKey }) ?? true else {
             throw TOMLFile.commandError(path, "[server]: public-key does not belong to secret-key; remove the line")
         }
@@ -91,9 +96,9 @@ struct KeyFile {
         return clients
     }
 
-    private static func parseClient(_ text: String, _ table: TOMLTable?, _ path: String) throws(CommandError)
-        -> ClientKey
-    {
+    private static func parseClient(
+        _ text: String, _ table: TOMLTable?, _ path: String
+    ) throws(CommandError) -> ClientKey {
         let place = "client.\"\(text)\""
         guard let name = KeyName(text) else {
             throw TOMLFile.commandError(path, "\(place): a name must be \(KeyName.permittedForm)")

@@ -4,14 +4,16 @@ internal import EarshotWire
 
 /// Address and port of a node, at which the others reach it.
 ///
-/// A node looks its own name up when it starts, and tells the others the address. So no name server can divert bodies.
+/// A node resolves its own name when it starts, and sends the address to the others. So no name server can divert
+/// bodies.
 enum NodeEndpoint: Hashable, CustomStringConvertible {
     case address(GatewayAddress)
     case name(HostName, port: UInt16)
 
-    /// Parses `ADDRESS:PORT`, that of IPv6 in brackets, or `NAME:PORT`; nil for any other text. The address of all
-    /// interfaces is none, because other nodes connect to it, and neither is one with a zone, which has a meaning on its
-    /// own machine only.
+    /// Parses `ADDRESS:PORT`, with brackets for IPv6, or `NAME:PORT`; nil for any other text.
+    ///
+    /// Also nil for the address of all interfaces, to which other nodes cannot connect, and for an address with a zone,
+    /// which has a meaning on its own machine only.
     init?(_ text: String) {
         if let address = Self.parseNumericAddress(text) {
             switch address.address {
@@ -31,7 +33,7 @@ enum NodeEndpoint: Hashable, CustomStringConvertible {
 
     /// Parses `ADDRESS:PORT` with a numeric address, in brackets for IPv6; nil for any other text.
     static func parseNumericAddress(_ text: String) -> GatewayAddress? {
-        // A text without a port would get the usual one.
+        // Without this check, a text without a port would get the default port.
         guard GatewayAddress("tcp://\(text):1") == nil, let address = GatewayAddress("tcp://\(text)"), address.port > 0
         else { return nil }
         return address
@@ -62,7 +64,7 @@ enum NodeEndpoint: Hashable, CustomStringConvertible {
     /// Whether the host is a name.
     var isName: Bool { if case .name = self { true } else { false } }
 
-    /// The same host with another port.
+    /// Returns the same host with another port.
     func replacing(port: UInt16) -> NodeEndpoint {
         switch self {
         case .address(let address): .address(GatewayAddress(address.address, port: port))
@@ -73,9 +75,9 @@ enum NodeEndpoint: Hashable, CustomStringConvertible {
     /// Function that turns a name into addresses.
     typealias Resolver = (HostName) throws(HostName.Failure) -> [TCPSocket.Address]
 
-    /// Returns the address, of a name the first one that the resolver gives.
+    /// Returns the address; for a name, the first one that the resolver returns.
     ///
-    /// - Throws: `CommandError` if a name does not resolve. It may do so later, so a service starts again.
+    /// - Throws: `CommandError` if a name does not resolve. It may resolve later, so a service restarts.
     func resolvedAddress(
         by resolve: Resolver = { (name) throws(HostName.Failure) in try name.addresses() }
     ) throws(CommandError) -> GatewayAddress {
@@ -83,7 +85,9 @@ enum NodeEndpoint: Hashable, CustomStringConvertible {
         case .address(let address): return address
         case .name(let name, let port):
             let found: [TCPSocket.Address]
-            do throws(HostName.Failure) { found = try resolve(name) } catch {
+            do throws(HostName.Failure) {
+                found = try resolve(name)
+            } catch {
                 throw CommandError(
                     .unknownHost, "`node` of the cluster's file: \(error); correct the name, or give the address")
             }

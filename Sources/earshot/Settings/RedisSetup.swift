@@ -143,10 +143,10 @@ struct RedisSetup {
         return text
     }
 
-    /// Interfaces to listen at. A name may be that of a loopback address on its own machine.
+    /// Returns the interfaces to listen at. A name may be that of a loopback address on its own machine.
     private static func listenInterfaces(_ host: NodeEndpoint) -> String { host.isName ? "* -::*" : host.host }
 
-    /// Password in a rule: only its SHA-256.
+    /// Returns the form of a password in a rule: only its SHA-256.
     private static func passwordDigest(_ password: String) -> String {
         "#" + SHA256.digest(of: Array(password.utf8).span).hex
     }

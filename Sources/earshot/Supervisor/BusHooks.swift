@@ -6,8 +6,8 @@ internal import Logging
 
 /// Runs of the program that the configuration names in `on-complete`: one for each request that ends on the bus.
 ///
-/// The broker sends only facts, so a program gets no file and delays no result. The number of waiting runs is bounded; beyond
-/// it a request ends without a run.
+/// The broker sends only facts, so a program gets no file and delays no result. The number of waiting runs is bounded;
+/// beyond it a request ends without a run.
 final class BusHooks {
     /// Maximum number of programs that run or wait: four seconds of programs that take 15 ms.
     static let maximumPrograms = 1_024
@@ -29,7 +29,7 @@ final class BusHooks {
 
     var isEnabled: Bool { currentRuns != nil }
 
-    /// Line that tells the broker whether to report ends.
+    /// Line that starts or stops the broker's reports of ended requests.
     var reportingCommand: String {
         isEnabled ? SupervisorCommand.startReportingRequestEnds : SupervisorCommand.stopReportingRequestEnds
     }
@@ -53,10 +53,8 @@ final class BusHooks {
         guard count < Self.maximumPrograms else {
             droppedRunCount += 1
             if droppedRunCount == 1 {
-                log.write(
-                    .warning,
-                    "on-complete: \(Self.maximumPrograms) programs run or wait; further requests end without one"
-                )
+                let limit = Self.maximumPrograms
+                log.write(.warning, "on-complete: \(limit) programs run or wait; further requests end without one")
             }
             return
         }
@@ -67,8 +65,8 @@ final class BusHooks {
     private func runEnded() {
         guard droppedRunCount > 0, count < Self.maximumPrograms else { return }
         log.write(
-            .warning, "on-complete: no program ran for \(droppedRunCount) requests", [("dropped", "\(droppedRunCount)")]
-        )
+            .warning, "on-complete: no program ran for \(droppedRunCount) requests",
+            [("dropped", "\(droppedRunCount)")])
         droppedRunCount = 0
     }
 }

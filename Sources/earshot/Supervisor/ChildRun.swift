@@ -59,8 +59,8 @@ enum ChildRun {
         }
     }
 
-    /// Whether the process proves to the broker, or checks, that it belongs to the supervisor. The gateway is exposed to the
-    /// network, so it must not be able to act as a worker.
+    /// Whether the process proves to the broker, or checks, that it belongs to the supervisor. The gateway is exposed
+    /// to the network, so it must not be able to act as a worker.
     var needsSecret: Bool {
         switch self {
         case .broker, .worker, .puller: true
@@ -75,12 +75,12 @@ enum ChildRun {
     func arguments(
         in folder: RuntimeFolder, secret: Int32?, _ logLevel: Logger.Level, _ logFormat: LogFormat
     ) -> [String] {
-        let family =
+        let commonArguments =
             ["--runtime", folder.path, "--log-level", logLevel.rawValue, "--log-format", logFormat.rawValue]
             + Self.numberOptions(("--secret-fd", secret))
         switch self {
         case .broker(let options, let cluster):
-            return ["earshot", "broker"] + family + ["--spool", options.spoolFolder]
+            return ["earshot", "broker"] + commonArguments + ["--spool", options.spoolFolder]
                 + (options.cacheFolder.map { ["--cache-folder", $0] } ?? ["--no-cache"])
                 + (options.partsFolder.map { ["--parts-folder", $0] } ?? [])
                 + (options.durableFolder.map { ["--durable-folder", $0] } ?? ["--no-durable"])
@@ -91,18 +91,18 @@ enum ChildRun {
                     ("--ready-fd", options.readyDescriptor), ("--bus-fd", options.busDescriptor))
                 + (options.hasPredecessor ? ["--follows-broker"] : [])
         case .worker(let options):
-            return ["earshot", "worker"] + family + ["--user-agent=\(options.userAgent)"]
+            return ["earshot", "worker"] + commonArguments + ["--user-agent=\(options.userAgent)"]
                 + (options.dnsServers ?? []).map { "--dns-server=\($0)" }
                 + (options.caFile.map { ["--ca-file=\($0)"] } ?? [])
                 + (options.tlsKeyLog.map { ["--tls-key-log=\($0)"] } ?? [])
                 + Self.numberOptions(("--parent-pid", options.parentPid), ("--slots", Int32(options.slots)))
         case .gateway(let options, let source):
-            return ["earshot", "gateway"] + family + source.arguments
+            return ["earshot", "gateway"] + commonArguments + source.arguments
                 + ["--listen", options.addresses.map(\.description).joined(separator: ",")]
                 + Self.numberOptions(
                     ("--parent-pid", options.parentPid), ("--supervisor-fd", options.supervisorDescriptor))
         case .puller(let options, let cluster):
-            return ["earshot", "puller"] + family + ["--cluster", cluster]
+            return ["earshot", "puller"] + commonArguments + ["--cluster", cluster]
                 + Self.numberOptions(("--parent-pid", options.parentPid))
         case .door(let arguments): return ["earshot-web", "door"] + arguments
         }

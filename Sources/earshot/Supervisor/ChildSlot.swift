@@ -59,7 +59,7 @@ final class ChildSlot {
     var child: ChildProcess?
     var registration: EventLoop.Registration?
     var startTime = LoopTime.readClock()
-    /// Processes that the kernel had killed for lack of memory when the child started; nil if unknown.
+    /// Number of processes that the kernel had killed for lack of memory when the child started; nil if unknown.
     var oomKillsAtStart: Int?
     var rule = RestartRule()
     /// Time of the first early exit in a row, RFC 3339; nil without one.
@@ -68,7 +68,7 @@ final class ChildSlot {
     var lastExit: ChildProcess.Exit?
     /// Reason why no child can be started at present; nil for none.
     var startFailureReason: String?
-    /// Whether the pool shrinks by this post: its child drains and is not replaced.
+    /// Whether the pool shrinks by this slot: its child drains and is not replaced.
     var isRetiring = false
     /// Kills a child that exceeds the drain time.
     var killTimer: TimerID?

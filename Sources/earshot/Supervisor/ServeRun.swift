@@ -51,8 +51,8 @@ struct ServeRun {
             processLimit: ResourceLimits.hardDescriptorLimit(), workerCount: initial[.workers] ?? 1)
         // Programs for requests that end inherit the limit, so a usual one stays.
         try ResourceLimits.raiseDescriptorLimit(upTo: Self.warningDescriptorLimit)
-        // The owner of a private bus gets its results itself.
         let cluster = try clusterPath.map { path in try ClusterPlan(path) }
+        // The owner of a private bus receives its results itself.
         let hook = ownerPID == nil ? try configuration.hookProgram() : nil
         // The broker opens the folder to others, or closes it, by the setting `users`.
         try folder.prepare(isShared: ownerPID == nil)
@@ -78,10 +78,8 @@ struct ServeRun {
         worker.joinSupervisor(secret: secret)
         let plan = Supervisor.Plan(
             runtimeFolder: folder, brokerOptions: broker, workerOptions: worker, log: ServiceLog("serve", logFormat),
-            secret: secret,
-            preforked: preforked, configuration: configuration, isPrivate: ownerPID != nil,
-            service: ownerPID == nil ? manager : nil,
-            activation: activation, keysPath: keysPath, cluster: cluster)
+            secret: secret, preforked: preforked, configuration: configuration, isPrivate: ownerPID != nil,
+            service: ownerPID == nil ? manager : nil, activation: activation, keysPath: keysPath, cluster: cluster)
         // The command that owns a private bus reports them.
         if ownerPID == nil { for fault in ProxyNotice().noProxyWarnings { plan.log.write(.warning, fault) } }
         let supervisor = try Supervisor(plan, initial, hook: hook, signals)
@@ -115,14 +113,15 @@ extension ServeRun {
     /// Warns once if the limit of descriptors bounds the number of connections or of transfers.
     private func warnAboutDescriptorLimit(_ descriptors: BrokerDescriptors, _ settings: Settings, _ log: ServiceLog) {
         let slots = settings[.slots] ?? 0
-        let most = WorkerProcess.supportedSlots(descriptors: descriptors.processLimit)
-        guard descriptors.processLimit <= Self.warningDescriptorLimit || most < slots else { return }
-        let transfers = min(most, slots) * (settings[.workers] ?? 0)
+        let supportedSlots = WorkerProcess.supportedSlots(descriptors: descriptors.processLimit)
+        guard descriptors.processLimit <= Self.warningDescriptorLimit || supportedSlots < slots else { return }
+        let connections = descriptors.maximumClientConnections
+        let transfers = min(supportedSlots, slots) * (settings[.workers] ?? 0)
         log.write(
             .warning,
-            "the limit of open files, \(descriptors.processLimit), permits \(descriptors.maximumClientConnections) connections of programs and "
+            "the limit of open files, \(descriptors.processLimit), permits \(connections) connections of programs and "
                 + "\(transfers) transfers; raise it (ulimit -n, LimitNOFILE=)",
-            [("connections", "\(descriptors.maximumClientConnections)"), ("transfers", "\(transfers)")])
+            [("connections", "\(connections)"), ("transfers", "\(transfers)")])
     }
 
     /// Creates the supervisor of a private bus. Equivalent to parsing `start.arguments`.
@@ -141,8 +140,7 @@ extension ServeRun {
                 .setValue(.logLevel, LogSeverity.error.index), .setList(.allowedUsers, []),
                 .setList(.clientListenAddresses, []),
             ],
-            pool: pool,
-            maximumWorkers: start.maximumWorkers)
+            pool: pool, maximumWorkers: start.maximumWorkers)
         keysPath = ""
         clusterPath = nil
         logFormat = .text

@@ -15,9 +15,9 @@ struct ServiceFolders {
     var durable: String? { state.map { $0 + "/durable" } }
 
     /// Returns, by precedence, the runtime directory of the option, of EARSHOT_RUNTIME, of the service, or the default.
-    func runtime(_ place: RuntimeOptions) throws(ClientError) -> RuntimeFolder {
-        guard place.runtime == nil, Environment.value("EARSHOT_RUNTIME") == nil, let runtime else {
-            return try place.runtimeFolder()
+    func runtime(_ options: RuntimeOptions) throws(ClientError) -> RuntimeFolder {
+        guard options.runtime == nil, Environment.value("EARSHOT_RUNTIME") == nil, let runtime else {
+            return try options.runtimeFolder()
         }
         return try RuntimeFolder(named: runtime)
     }

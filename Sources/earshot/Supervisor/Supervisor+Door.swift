@@ -10,7 +10,7 @@ extension Supervisor {
     /// Whether the bus has a door. The bus of one program has none.
     var hasDoor: Bool { !plan.isPrivate && !(settings[.httpDoorAddresses] + settings[.httpAPIAddresses]).isEmpty }
 
-    /// Arguments of the door that settings decide.
+    /// Arguments of the door that depend on settings.
     var doorArguments: [String] {
         let lists = [
             ("--at", settings[.httpDoorAddresses].compactMap { DoorAddress.listener($0) }),
@@ -34,12 +34,9 @@ extension Supervisor {
             + ["--parent-pid", "\(getpid())"]
         try start(slot, .door(arguments), inheriting: [ends.child])
         doorChannel = channel
-        doorSockets = (settings[.httpDoorAddresses] + settings[.httpAPIAddresses]).compactMap {
-            DoorAddress.listener($0)
-        }.filter {
-            $0.hasPrefix("/")
-        }
-        // As with the gateway: the broker must know the process before that has its proof.
+        let addresses = settings[.httpDoorAddresses] + settings[.httpAPIAddresses]
+        doorSockets = addresses.compactMap { DoorAddress.listener($0) }.filter { $0.hasPrefix("/") }
+        // As with the gateway: the broker must know the process before the process receives its proof.
         if let child = slot.child { self.brokerChannel?.send(["\(SupervisorCommand.gatewayProcessID) \(child.pid)"]) }
         if let doorProof { self.brokerChannel?.send(["\(SupervisorCommand.doorProof) \(doorProof)"]) }
         sendProof()
@@ -98,7 +95,8 @@ extension Supervisor {
         addDoor()
     }
 
-    /// Starts a door if the settings need one and no earlier one runs. Its sandbox opens the spool, which the first broker creates.
+    /// Starts a door if the settings need one and no earlier one runs. Its sandbox opens the spool, which the first
+    /// broker creates.
     func addDoor() {
         guard phase == .serving, isReady, hasDoor, !childSlots.contains(where: { $0.role == .door }) else { return }
         let slot = ChildSlot(.door)

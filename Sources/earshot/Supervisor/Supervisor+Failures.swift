@@ -20,9 +20,10 @@ extension Supervisor {
         }
         if slot.rule.isFailing {
             if !wasFailing {
+                let count = slot.rule.consecutiveEarlyExits
                 plan.log.write(
                     .error,
-                    "\(cause), \(slot.rule.consecutiveEarlyExits) times in a row: restarting with growing delays, and without further "
+                    "\(cause), \(count) times in a row: restarting with growing delays, and without further "
                         + "messages until one has run for \(RestartRule.minimumHealthyRun)")
             }
             reportFailures()
@@ -36,7 +37,7 @@ extension Supervisor {
         return pause
     }
 
-    /// Resets the restart rule of a failing post once its child has run for `RestartRule.minimumHealthyRun`.
+    /// Resets the restart rule of a failing slot once its child has run for `RestartRule.minimumHealthyRun`.
     func startHealthyRunTimer(_ slot: ChildSlot) {
         guard slot.rule.consecutiveEarlyExits > 0 else { return }
         slot.healthyRunTimer = loop.setTimer(after: RestartRule.minimumHealthyRun) { [unowned self] in
@@ -50,14 +51,13 @@ extension Supervisor {
         }
     }
 
-    /// Posts in a crash loop.
+    /// Children in a crash loop.
     var failures: [ChildCrashLoop] {
         childSlots.filter { $0.rule.isFailing && !$0.isRetiring }.map { slot in
-            ChildCrashLoop(
+            let lastExit = slot.startFailureReason ?? slot.lastExit.map { Self.exitText(of: $0) }
+            return ChildCrashLoop(
                 childRole: slot.role.statusName, consecutiveDeathCount: slot.rule.consecutiveEarlyExits,
-                firstDeathAt: slot.firstEarlyExitTime ?? "-",
-                lastExitDescription: slot.startFailureReason ?? slot.lastExit.map { Self.exitText(of: $0) }
-                    ?? "not started")
+                firstDeathAt: slot.firstEarlyExitTime ?? "-", lastExitDescription: lastExit ?? "not started")
         }
     }
 
@@ -72,7 +72,7 @@ extension Supervisor {
         brokerChannel.send([end.supervisorLine])
     }
 
-    /// Returns the end of a child, with the meaning of an exit code that tells the cause.
+    /// Returns the exit of a child as text, with the meaning of an exit code that names the cause.
     static func exitText(of exit: ChildProcess.Exit) -> String {
         guard case .code(let code) = exit, let status = ExitStatus(rawValue: code), status.reportsCause else {
             return "\(exit)"
@@ -117,12 +117,13 @@ struct FailureReport {
     /// Messages about the failing children; empty without a running supervisor.
     func sentences() -> [String] {
         let isSupervised = (try? LockFile.isHeld(folder.supervisorLock)) ?? false
-        guard isSupervised, let bytes = try? InputFile.read(path, atMost: Self.maximumFileBytes) else {
-            return []
-        }
+        guard isSupervised, let bytes = try? InputFile.read(path, atMost: Self.maximumFileBytes) else { return [] }
         let text = String(decoding: bytes, as: UTF8.self)
-        return text.split(separator: "\n").compactMap { ChildCrashLoop(supervisorLine: String($0)) }.map { failure in
-            "the \(failure.childRole) ended \(failure.consecutiveDeathCount) times in a row since \(failure.firstDeathAt), last with \(failure.lastExitDescription)"
+        let failures = text.split(separator: "\n").compactMap { ChildCrashLoop(supervisorLine: String($0)) }
+        return failures.map { failure in
+            let (count, start) = (failure.consecutiveDeathCount, failure.firstDeathAt)
+            let lastExit = failure.lastExitDescription
+            return "the \(failure.childRole) ended \(count) times in a row since \(start), last with \(lastExit)"
         }
     }
 }

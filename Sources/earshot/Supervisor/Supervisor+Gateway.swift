@@ -16,8 +16,8 @@ extension Supervisor {
     var servesRemoteClients: Bool { !plan.isPrivate && !settings[.clientListenAddresses].isEmpty }
 
     func startGateway(_ slot: ChildSlot) throws(SystemError) {
-        try startGateway(
-            slot, at: settings[.clientListenAddresses].compactMap { GatewayAddress($0) }, .keys(plan.keysPath))
+        let addresses = settings[.clientListenAddresses].compactMap { GatewayAddress($0) }
+        try startGateway(slot, at: addresses, .keys(plan.keysPath))
     }
 
     /// Starts a gateway.
@@ -38,7 +38,7 @@ extension Supervisor {
         options.supervisorDescriptor = ends.child
         try start(slot, .gateway(options, source), inheriting: [ends.child])
         gatewayChannels[role] = channel
-        // The broker must know the process before that accepts a connection, which it does after its first proof.
+        // The broker must know the process before the gateway accepts connections, which needs the first proof.
         if let child = slot.child { self.brokerChannel?.send(["\(SupervisorCommand.gatewayProcessID) \(child.pid)"]) }
         sendProof()
     }
@@ -71,7 +71,7 @@ extension Supervisor {
         if hasUnsentProof { sendProof() }
     }
 
-    /// Makes a new proof for the next broker, and tells the gateways before that broker starts.
+    /// Creates a proof for the next broker, and sends it to the gateways before that broker starts.
     func renewProof() {
         gatewayProof = Hex.encode(Secret.randomBytes(Self.proofBytes))
         doorProof = Hex.encode(Secret.randomBytes(Self.proofBytes))
@@ -87,7 +87,7 @@ extension Supervisor {
         for channel in gatewayChannels.values { channel.send(["\(SupervisorCommand.gatewayProof) \(gatewayProof)"]) }
     }
 
-    /// The line that gives the proof to the broker.
+    /// Line that passes the proof to the broker; nil without a gateway.
     var proofLine: String? {
         servesRemoteClients || plan.cluster != nil
             ? gatewayProof.map { "\(SupervisorCommand.gatewayProof) \($0)" } : nil
@@ -123,8 +123,8 @@ extension Supervisor {
     }
 }
 
-/// Children of a bus that is a node of a cluster: the node gateway, which serves bodies to the other nodes, and the puller,
-/// which fetches bodies from them.
+/// Children of a bus that is a node of a cluster: the node gateway, which serves bodies to the other nodes, and the
+/// puller, which fetches bodies from them.
 ///
 /// SIGHUP makes the node gateway read the cluster's file again. All other changes of that file need a restart.
 extension Supervisor {

@@ -66,20 +66,17 @@ extension Supervisor {
         guard isReady else { return "starting" }
         let failures = failures
         if let broker = failures.first(where: { $0.childRole == "broker" }) {
-            return
-                "the broker ended \(broker.consecutiveDeathCount) times in a row, last with \(broker.lastExitDescription)"
+            let (count, lastExit) = (broker.consecutiveDeathCount, broker.lastExitDescription)
+            return "the broker ended \(count) times in a row, last with \(lastExit)"
         }
         let wanted = childSlots.count { $0.role == .worker && !$0.isRetiring }
         let workers = failures.filter { $0.childRole == "worker" }
-        let last =
-            workers.first.map { ", \(workers.count) of them in a crash loop, last with \($0.lastExitDescription)" }
-            ?? ""
+        let lastExit = workers.first?.lastExitDescription
+        let crashLoops = lastExit.map { ", \(workers.count) of them in a crash loop, last with \($0)" } ?? ""
         let others = failures.filter { $0.childRole != "worker" }.map {
             ", \($0.childRole) in a crash loop, last with \($0.lastExitDescription)"
         }
         return (acceptingWorkerCount == 0 ? "not ready: " : "serving with ")
-            + "\(acceptingWorkerCount) of \(wanted) workers"
-            + last
-            + others.joined()
+            + "\(acceptingWorkerCount) of \(wanted) workers" + crashLoops + others.joined()
     }
 }

@@ -39,7 +39,8 @@ extension Supervisor {
         brokerChannel.send([hooks.reportingCommand] + settings.supervisorLines + [Settings.endOfSettingsLine])
     }
 
-    /// Handles a line of the broker: a health check, an acknowledgement of settings, or a change by a client.
+    /// Handles a line of the broker: a health check, the number of workers, a worker to kill, an ended request, an
+    /// acknowledgement of settings, or a change by a client.
     func handleBrokerLine(_ line: String) {
         if line == SupervisorCommand.healthCheck {
             feedWatchdog()
@@ -126,7 +127,7 @@ extension Supervisor {
         }
     }
 
-    /// Removes the post of a surplus worker, or of a gateway with other addresses, that has ended.
+    /// Removes the slot of a surplus worker, or of a gateway with other addresses, that has ended.
     func removeSlot(_ slot: ChildSlot) {
         childSlots.removeAll { $0 === slot }
         resizePool()

@@ -13,8 +13,8 @@ internal import Logging
 /// serving -> draining -> killing
 /// ```
 ///
-/// Each phase ends the run when all children are gone after a signal. The broker is signalled first, so that its
-/// running transfers can finish. The workers are signalled after its exit.
+/// After a signal the run ends once all children are gone. The broker is signalled first, so that its running transfers
+/// can finish. The workers are signalled after its exit.
 final class Supervisor {
     /// Configuration of a supervisor.
     struct Plan {
@@ -68,8 +68,8 @@ final class Supervisor {
     var gatewayChannels: [ChildSlot.Role: LineChannel] = [:]
     /// Secret with which the gateways prove themselves to the present broker; nil before the first one.
     var gatewayProof: String?
-    /// Principals of the valid keys as lines for the broker, those that the gateway is sending, and whether the former wait
-    /// for room in the channel.
+    /// Principals of the valid keys as lines for the broker, those that the gateway is sending, and whether the former
+    /// wait for room in the channel.
     var keyLines: [String] = []
     var unfinishedKeyLines: [String] = []
     var hasUnsentKeys = false
@@ -113,7 +113,7 @@ final class Supervisor {
     /// Gateways that have accepted connections.
     private(set) var listeningGateways: Set<ChildSlot.Role> = []
     private let signals: SignalSource
-    /// Worker that no post has yet.
+    /// Forked worker that has no slot yet.
     private var preforked: PreforkedWorker?
     private var runError: (any Error)?
 
@@ -185,18 +185,18 @@ final class Supervisor {
         options.gatewayPids = childSlots.compactMap { $0.role.isGateway ? $0.child?.pid : nil }
         if !plan.isPrivate { renewProof() }
         let inherited = [ends.child] + [options.busDescriptor].compactMap(\.self)
-        let isCopy: Bool
+        let isFork: Bool
         if isReady {
             // Surviving workers may still run transfers of the previous broker.
             options.hasPredecessor = true
             options.workerPids = childSlots.compactMap { $0.role.isWorker ? $0.child?.pid : nil }
-            isCopy = try start(slot, .broker(options, cluster: plan.cluster?.path), inheriting: inherited)
+            isFork = try start(slot, .broker(options, cluster: plan.cluster?.path), inheriting: inherited)
         } else {
             let pipe = try InheritedPipe.make()
             defer { close(pipe.writer) }
             options.readyDescriptor = pipe.writer
             do throws(SystemError) {
-                isCopy = try start(
+                isFork = try start(
                     slot, .broker(options, cluster: plan.cluster?.path), inheriting: inherited + [pipe.writer])
                 try awaitReady(pipe.reader)
             } catch {
@@ -209,7 +209,7 @@ final class Supervisor {
             if hasUnsentFailures { reportFailures() }
             updateGateways()
         }
-        if !isCopy { channel.send(settings.supervisorLines + [Settings.endOfSettingsLine]) }
+        if !isFork { channel.send(settings.supervisorLines + [Settings.endOfSettingsLine]) }
         channel.send(failures.map(\.supervisorLine) + [ChildCrashLoop.endOfCrashLoopsLine])
         if let line = proofLine { channel.send([line]) }
         channel.send(doorLines)
@@ -225,21 +225,21 @@ final class Supervisor {
     /// - Returns: whether the child is a fork of this process.
     @discardableResult
     func start(_ slot: ChildSlot, _ run: ChildRun, inheriting inherited: [Int32]) throws(SystemError) -> Bool {
-        var copy: ChildProcess?
+        var fork: ChildProcess?
         // A fork starts faster, which matters for a private bus. Other processes are new programs, so that their memory
         // layouts differ. So are replacements, because the cause of a crash may know the layout of a fork.
         if plan.isPrivate, slot.lastExit == nil {
-            copy = try ChildProcess.fork(inheriting: inherited) {
-                [level = settings.logLevel, format = plan.log.format] in
+            let (level, format) = (settings.logLevel, plan.log.format)
+            fork = try ChildProcess.fork(inheriting: inherited) {
                 ExitStatus.reportingErrors { try run.run(level, format) }.rawValue
             }
         }
-        let child = if let copy { copy } else { try spawnProgram(run, inheriting: inherited) }
+        let child = if let fork { fork } else { try spawnProgram(run, inheriting: inherited) }
         try watch(child, in: slot)
-        return copy != nil
+        return fork != nil
     }
 
-    /// Gives a started child its post.
+    /// Assigns a started child to its slot, and watches for its exit.
     private func watch(_ child: ChildProcess, in slot: ChildSlot) throws(SystemError) {
         slot.child = child
         slot.startTime = LoopTime.readClock()
@@ -251,13 +251,12 @@ final class Supervisor {
         startHealthyRunTimer(slot)
     }
 
-    /// Starts this program as a new process.
+    /// Starts the program of a run as a new process.
     private func spawnProgram(_ run: ChildRun, inheriting inherited: [Int32]) throws(SystemError) -> ChildProcess {
         let secret = run.needsSecret ? try InheritedPipe.makeReader(containing: plan.secret) : nil
         defer { if let secret { close(secret) } }
         let arguments = run.arguments(in: plan.runtimeFolder, secret: secret, settings.logLevel, plan.log.format)
-        return try ChildProcess.spawn(
-            run.program, arguments, inheriting: [secret].compactMap(\.self) + inherited)
+        return try ChildProcess.spawn(run.program, arguments, inheriting: [secret].compactMap(\.self) + inherited)
     }
 
     /// Watches the readiness pipe. An earlier exit of the broker also closes it.
@@ -287,7 +286,7 @@ final class Supervisor {
     var isDoorOpen: Bool { listeningGateways.contains(.door) || !hasDoor }
     private var isDoorFailing: Bool { childSlots.contains { $0.role == .door && $0.rule.consecutiveEarlyExits > 0 } }
 
-    /// Handles that a gateway accepts connections.
+    /// Records that a gateway, or the door, accepts connections.
     func gatewayListens(_ role: ChildSlot.Role) {
         listeningGateways.insert(role)
         reportReady()
@@ -365,12 +364,12 @@ final class Supervisor {
         }
     }
 
-    /// Starts the child of a post, and retries after a delay.
+    /// Starts the child of a slot. Retries after a delay if the start fails.
     func restart(_ slot: ChildSlot) {
         guard phase == .serving, !slot.isRetiring else { return }
         // A worker would end at once. Checked here, the cause is known for the status.
         slot.startFailureReason = slot.role == .worker ? plan.workerOptions.caFile.flatMap(TrustFile.pathFault) : nil
-        if let obstacle = slot.startFailureReason { return retry(slot, after: obstacle) }
+        if let reason = slot.startFailureReason { return retry(slot, after: reason) }
         do throws(SystemError) {
             try start(slot)
         } catch {
@@ -416,7 +415,8 @@ final class Supervisor {
         }
     }
 
-    /// Stops the workers and the gateways at once, workers by two signals. Without a broker their results have no recipient.
+    /// Stops the workers and the gateways at once, workers by two signals. Without a broker their results have no
+    /// recipient.
     private func stopWorkers() {
         for slot in childSlots where slot.role != .broker {
             slot.child?.sendSignal(SIGTERM)

@@ -6,7 +6,7 @@ internal import Glibc
 /// Run of `earshot top`: takes samples at an interval and shows them.
 final class TopRun {
     /// Maximum number of handlers in a sample. They come in the order of their names, a few hundred in an answer.
-    static let handlers = 4_000
+    private static let maximumHandlers = 4_000
 
     private let interval: Duration
     /// Number of samples after which the run ends; nil for no end.
@@ -17,7 +17,7 @@ final class TopRun {
     private var status: JSONValue?
     private var handlerRows: [HandlerRow] = []
     private var earlierSample: TopSample?
-    private var samples = 0
+    private var sampleCount = 0
     private var isQuerying = false
     private var isFinished = false
     private var failure: CommandError?
@@ -37,16 +37,16 @@ final class TopRun {
         // Also after a failure or a signal.
         defer { screen?.leave() }
         try screen?.enter()
-        let signalled = try session.loop.add(signals.descriptor, .readable) { [unowned self] _ in
+        let signalRegistration = try session.loop.add(signals.descriptor, .readable) { [unowned self] _ in
             while let signal = signals.nextSignal() { recordFailure { try handleSignal(signal, session) } }
         }
-        defer { session.loop.remove(signalled) }
+        defer { session.loop.remove(signalRegistration) }
         if let screen, screen.canReadKeys {
-            var reading: EventLoop.Registration?
-            reading = try session.loop.add(STDIN_FILENO, .readable) { [unowned self] _ in
+            var keyRegistration: EventLoop.Registration?
+            keyRegistration = try session.loop.add(STDIN_FILENO, .readable) { [unowned self] _ in
                 guard let keys = screen.readKeys() else {
                     // The terminal is gone.
-                    if let reading { session.loop.remove(reading) }
+                    if let keyRegistration { session.loop.remove(keyRegistration) }
                     isFinished = true
                     return
                 }
@@ -93,10 +93,10 @@ final class TopRun {
         switch event {
         case .queryAnswer(.status, let json): status = JSONValue(json)
         case .queryAnswer(.handlers, let json):
-            guard let answer = JSONValue(json) else { return }
+            guard let answer = JSONValue(json) else { return recordFailure { throw Self.unreadableAnswer } }
             // A key acts on a name, which means the user's own handler.
             handlerRows += HandlerRow.rows(answer).filter { $0.principal == nil }
-            if handlerRows.count < Self.handlers, let after = answer.member("handlers-next")?.scalarText {
+            if handlerRows.count < Self.maximumHandlers, let after = answer.member("handlers-next")?.scalarText {
                 session.connection.query(.handlers, QueryPage(cursor: after))
                 return
             }
@@ -110,18 +110,20 @@ final class TopRun {
         }
     }
 
+    private static let unreadableAnswer = CommandError(
+        .generalError, "cannot parse the answer of the broker; use command and broker of the same version")
+
     private func completeSample(_ session: BusSession) throws {
         let seconds = Double(session.loop.now.nanoseconds) / 1e9
         guard let status, let sample = TopSample(status, handlerRows, seconds: seconds) else {
-            throw CommandError(
-                .generalError, "cannot parse the answer of the broker; use command and broker of the same version")
+            throw Self.unreadableAnswer
         }
-        samples += 1
+        sampleCount += 1
         if screen == nil { try printSample(sample) }
         earlierSample = sample
         view.showSample(sample)
         try draw()
-        if let count, samples >= count { isFinished = true }
+        if let count, sampleCount >= count { isFinished = true }
     }
 
     // MARK: Output
@@ -150,7 +152,7 @@ final class TopRun {
         try StandardOutput().write(line.finishedLine())
     }
 
-    /// The present time, RFC 3339 in UTC.
+    /// Returns the present time, RFC 3339 in UTC.
     private static func timestamp() -> String {
         var now = Glibc.time(nil)
         var parts = unsafe tm()

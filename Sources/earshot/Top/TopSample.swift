@@ -76,7 +76,8 @@ struct TopSample {
 
     // MARK: Numbers
 
-    /// A number by its path; nil if the answer does not have it, as for a user without access to those of others.
+    /// Returns a number by its path; nil if the answer does not have it, as for a user without access to those of
+    /// others.
     func count(_ path: String) -> Int? { numbersByPath[path] }
 
     /// Number of requests that have not ended, without those whose failures are kept on disk.
@@ -88,7 +89,7 @@ struct TopSample {
     /// Number of slots of all workers; nil without the workers.
     var slotCount: Int? { workers?.reduce(0) { $0 + $1.slotCount } }
 
-    /// Change of a counter per second; nil without an earlier sample of the same broker.
+    /// Returns the change of a counter per second; nil without an earlier sample of the same broker.
     func rate(since earlier: TopSample?, _ counter: (TopSample) -> Int?) -> Double? {
         guard let earlier, earlier.broker == broker, seconds > earlier.seconds, let now = counter(self),
             let before = counter(earlier)
@@ -96,8 +97,8 @@ struct TopSample {
         return Double(max(0, now - before)) / (seconds - earlier.seconds)
     }
 
-    /// Share of `part` in `whole` as a percentage since an earlier sample of the same broker, or of all; nil if `whole`
-    /// is 0.
+    /// Returns the share of `part` in `whole` as a percentage, since an earlier sample of the same broker or in all.
+    /// Nil if `whole` is 0.
     func percent(since earlier: TopSample?, _ part: (TopSample) -> Int, of whole: (TopSample) -> Int) -> Int? {
         let base = earlier?.broker == broker ? earlier : nil
         let all = whole(self) - (base.map(whole) ?? 0)
@@ -114,7 +115,7 @@ struct TopSample {
 
     // MARK: Lines
 
-    /// Names and values of the line of a sample, when the output is no terminal. A missing value is nil.
+    /// Returns the names and values of a sample's line, for output to other than a terminal. A missing value is nil.
     func fields(since earlier: TopSample?, time: String) -> [(name: String, value: String?, isText: Bool)] {
         func number(_ name: String, _ value: Int?) -> (name: String, value: String?, isText: Bool) {
             (name, value.map { String($0) }, false)
@@ -141,7 +142,7 @@ struct TopSample {
         ]
     }
 
-    /// A rate with one decimal below 100, and without above.
+    /// Returns a rate with one decimal below 100, and without decimals above.
     static func rateText(_ rate: Double) -> String {
         guard rate < 99.95 else { return String(Int(min(rate, 1e15).rounded())) }
         let tenths = Int((rate * 10).rounded())

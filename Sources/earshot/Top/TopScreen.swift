@@ -8,7 +8,7 @@ final class TopScreen {
     private let output: StandardOutput
     /// Whether attributes such as bold are permitted.
     private let hasStyles: Bool
-    /// Settings of the terminal before; nil if standard input is no terminal.
+    /// Settings of the terminal before ``enter()``; nil if standard input is no terminal.
     private var savedTerminalSettings: termios?
     private var isEntered = false
 
@@ -47,12 +47,12 @@ final class TopScreen {
     func leave() {
         guard isEntered else { return }
         isEntered = false
-        // Without the descriptor that interrupts, because a signal may be pending.
+        // Without the interrupt descriptor, because a signal may be pending.
         _ = Output(STDOUT_FILENO, interruptDescriptor: -1).write(Array("\u{1b}[0m\u{1b}[?25h\u{1b}[?1049l".utf8))
         if var savedTerminalSettings { _ = unsafe tcsetattr(STDIN_FILENO, TCSADRAIN, &savedTerminalSettings) }
     }
 
-    /// Columns and rows; 80 and 24 if the terminal does not tell them.
+    /// Columns and rows; 80 and 24 if the terminal does not report them.
     var terminalSize: (columns: Int, rows: Int) {
         var size = winsize()
         guard unsafe ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 else {
@@ -76,7 +76,7 @@ final class TopScreen {
         try write("\u{1b}[H" + body.joined(separator: "\r\n") + "\u{1b}[0m")
     }
 
-    /// Reads the keys that wait; nil at the end of the input.
+    /// Reads the pending keys; nil at the end of the input.
     func readKeys() -> [TopKey]? {
         var bytes = [UInt8](repeating: 0, count: 256)
         let count = unsafe read(STDIN_FILENO, &bytes, bytes.count)

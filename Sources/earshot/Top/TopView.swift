@@ -46,7 +46,7 @@ struct TopView {
 
     /// Maximum length of the filter.
     private static let maximumFilterBytes = 100
-    /// Minimum width of a name. Columns give way to it.
+    /// Minimum width of a name. The view omits columns that would leave less.
     private static let minimumNameWidth = 16
     /// Minimum number of lines below the counters for a table of origins.
     private static let minimumOriginLines = 10
@@ -60,10 +60,15 @@ struct TopView {
     private var selection: String?
     private var sample: TopSample?
     private var earlierSample: TopSample?
+    /// Answered requests of each handler in the earlier sample.
+    private var earlierAnsweredCounts: [String: Int] = [:]
 
     mutating func showSample(_ sample: TopSample) {
         guard !isPaused else { return }
         earlierSample = self.sample
+        earlierAnsweredCounts = Dictionary(
+            (earlierSample?.handlers ?? []).map { ($0.handler, $0.answeredCount) }
+        ) { first, _ in first }
         self.sample = sample
     }
 
@@ -130,15 +135,9 @@ struct TopView {
 
     private func answerRate(_ row: HandlerRow) -> Double? {
         guard let sample, let earlierSample, sample.broker == earlierSample.broker,
-            sample.seconds > earlierSample.seconds,
-            let before = earlierAnsweredCounts[row.handler]
+            sample.seconds > earlierSample.seconds, let before = earlierAnsweredCounts[row.handler]
         else { return nil }
         return Double(max(0, row.answeredCount - before)) / (sample.seconds - earlierSample.seconds)
-    }
-
-    /// Answered requests of each handler in the earlier sample.
-    private var earlierAnsweredCounts: [String: Int] {
-        Dictionary((earlierSample?.handlers ?? []).map { ($0.handler, $0.answeredCount) }) { first, _ in first }
     }
 
     /// Handlers that the filter admits, in their order.
@@ -208,40 +207,33 @@ struct TopView {
         let workers = sample.workers?.map {
             "\($0.pid) \($0.phase == "ready" ? "" : "\($0.phase) ")\($0.runningTransfers)/\($0.slotCount)"
         }
+        let rates: [String] = [
+            rateText("submitted") { $0.count("requests.submitted") },
+            rateText("answered") { $0.count("requests.answered") }, rateText("failed") { $0.failedCount },
+            rateText("removed") { $0.count("requests.removed") },
+            sample.rate(since: earlierSample) { $0.count("flights.bytes") }.map(ByteSize.text) ?? "- B",
+        ]
+        // All six phases together exceed 80 columns.
+        let shownPhases = ["asking", "backing-off", "following", "cancelling"].filter {
+            sample.count("flights-now.\($0)") ?? 0 > 0
+        }
+        let ratios = [
+            ratioText("cache", TopSample.cacheUses, TopSample.cacheLookups),
+            ratioText("shared", TopSample.joinedRequests, TopSample.attachedRequests),
+        ]
         return [
             Line(
                 text: "earshot  \(sample.phase)\(isPaused ? " (paused)" : "")  clients \(countText("clients"))  "
                     + "handlers \(countText("handlers"))  outstanding \(countText("deliveries.outstanding"))",
                 style: .heading),
             Line(
-                text:
-                    "requests  pending \(sample.pendingCount.map { String($0) } ?? "-")  "
+                text: "requests  pending \(sample.pendingCount.map { String($0) } ?? "-")  "
                     + "answered \(countText("requests.answered"))  "
                     + "failed \(sample.failedCount)  removed \(countText("requests.removed"))"),
-            Line(
-                text: "per s     "
-                    + [
-                        rateText("submitted") { $0.count("requests.submitted") },
-                        rateText("answered") { $0.count("requests.answered") }, rateText("failed") { $0.failedCount },
-                        rateText("removed") { $0.count("requests.removed") },
-                        sample.rate(since: earlierSample) { $0.count("flights.bytes") }.map(ByteSize.text) ?? "- B",
-                    ].joined(separator: "  ")),
+            Line(text: "per s     " + rates.joined(separator: "  ")),
             Line(text: "queue     " + countsText("queue", ["high", "normal", "low", "background"])),
-            Line(
-                text: "flights   "
-                    + countsText(
-                        "flights-now",
-                        // All six together exceed 80 columns.
-                        ["running", "queued"]
-                            + ["asking", "backing-off", "following", "cancelling"].filter {
-                                sample.count("flights-now.\($0)") ?? 0 > 0
-                            })),
-            Line(
-                text: "ratios    "
-                    + [
-                        ratioText("cache", TopSample.cacheUses, TopSample.cacheLookups),
-                        ratioText("shared", TopSample.joinedRequests, TopSample.attachedRequests),
-                    ].joined(separator: "  ")),
+            Line(text: "flights   " + countsText("flights-now", ["running", "queued"] + shownPhases)),
+            Line(text: "ratios    " + ratios.joined(separator: "  ")),
             Line(text: "workers   " + (workers.map { $0.isEmpty ? "none" : $0.joined(separator: "  ") } ?? "-")),
         ]
     }
@@ -280,13 +272,13 @@ struct TopView {
         let position = rows.firstIndex { $0.handler == selected } ?? 0
         // The last screen that has the selection, so that it scrolls as little as possible.
         let first = max(0, position - max(0, lines - 2))
-        let rates = earlierAnsweredCounts
+        let earlierCounts = earlierAnsweredCounts
         let table: [Column<HandlerRow>] = [
             Column(title: "PENDING", width: 8) { String($0.waitingCount) },
             Column(title: "ANSWERED", width: 9) { String($0.answeredCount) },
             Column(title: "FAILED", width: 8) { String($0.failedCount) },
             Column(title: "RATE/S", width: 8) { row in
-                rates[row.handler] == nil ? "-" : answerRate(row).map(TopSample.rateText) ?? "-"
+                earlierCounts[row.handler] == nil ? "-" : answerRate(row).map(TopSample.rateText) ?? "-"
             },
             Column(title: "REMOVED", width: 8) { String($0.removedCount) },
             Column(title: "CLIENTS", width: 8) { String($0.subscriberCount) },

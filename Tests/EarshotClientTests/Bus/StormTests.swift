@@ -213,7 +213,7 @@ import Testing
                 let arguments = line.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }
                 // Other suites run the same program concurrently.
                 return SystemFile.target("/proc/\(child)/exe") == path
-                    && arguments.contains(["--most-workers", String(maximumWorkers)])
+                    && arguments.contains(["--maximum-workers", String(maximumWorkers)])
             }
         }
         return all

@@ -76,6 +76,16 @@ import Testing
         #expect(core.terminalsAwaitingTaken.isEmpty)
     }
 
+    @Test func `a session that ends without a connection delivers what waited in it`() {
+        var core = taker(lease: true)
+        #expect(fetchAndReceive(&core) == [.send(.takeFile(1))])
+        #expect(core.linkLost() == [.report(.stateChanged(.disconnected))])
+        for number in 0...NoticeLog.maximumEntries { _ = core.subscribe(pattern("handler-\(number)")) }
+        #expect(core.sessionToken == nil, "more notices than a session keeps")
+        // The next attempt fails.
+        #expect(deliveries(core.linkLost()).map(\.request) == [key("1").request])
+    }
+
     @Test func `a request that is cancelled meanwhile has no delivery`() {
         var core = taker()
         _ = fetchAndReceive(&core)

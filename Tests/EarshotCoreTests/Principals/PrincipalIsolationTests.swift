@@ -67,7 +67,7 @@ struct PrincipalIsolationTests {
         ("SET admission closed", reserved("settings")),
         ("SET cache-size 0", reserved("settings")),
         ("FETCH h/x 1 http://one/\nclient-certificate: /etc/key.pem", reserved("files of certificates")),
-        ("HELLO EAR/1\nprincipal: uid:34", "ERROR bad-message detail: HELLO was said before on this connection"),
+        ("HELLO EAR/1\nprincipal: uid:34", "ERROR bad-message detail: HELLO was already sent on this connection"),
         // The client's own request under the name of another's: accepted, since the name is free.
         ("FETCH h/x 1 http://own/\nsubscribe: no\nreplace: yes", ""),
         ("REMOVE h/x 1", "REMOVED h/x 1 1"),

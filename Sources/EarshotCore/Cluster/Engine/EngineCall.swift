@@ -2,24 +2,26 @@ public import EarshotWire
 
 /// Call to the engine: the coordinator that all nodes of a cluster share. Calls are carried out in order.
 public enum EngineCall: Equatable, Sendable {
-    /// Records that this node wants flights. Idempotent. At most `EngineLimits.maximumFlightsPerCall` flights, here and below.
+    /// Records that this node wants flights. Idempotent. At most `EngineLimits.maximumFlightsPerCall` flights, here and
+    /// below.
     case wantFlights([EngineWant])
     /// Withdraws wants.
     case withdrawWants([ClusterKey])
-    /// Asks for flights to fetch, at most `EngineLimits.maximumFlightsPerCall`. With 0 the engine only wakes another node.
+    /// Requests flights to fetch, at most `EngineLimits.maximumFlightsPerCall`. With 0 the engine only wakes another
+    /// node.
     ///
     /// - isOwnOnly: whether only flights that must stay on this node are wanted.
     case takeFlights(slots: Int, isOwnOnly: Bool = false)
-    /// Asks for flights that this node wants itself, at most `EngineLimits.maximumFlightsPerCall`.
+    /// Requests flights that this node wants itself, at most `EngineLimits.maximumFlightsPerCall`.
     case takeWantedFlights(slots: Int)
     /// Ends attempts of this node.
     case reportCompletions([EngineCompletion])
     /// Reports that an origin refused a request.
     case reportRefusal(EngineRefusal)
-    /// Asks for the members and the backlog.
+    /// Requests the members and the backlog.
     case survey
-    /// Ends an earlier membership of this node, whose wants and attempts it has asserted under its present ID. The engine
-    /// returns the others at once, before that lease expires.
+    /// Ends an earlier membership of this node, whose wants and attempts it has asserted under its present ID. The
+    /// engine returns the others at once, before that lease expires.
     case retireMembership(NodeID)
     /// Ends the membership: the engine returns all attempts and drops all wants of this node.
     case leaveCluster
@@ -93,8 +95,8 @@ public struct EngineCompletion: Equatable, Sendable {
         case result([UInt8])
         /// Cancelled, or returned to be fetched by another node.
         case released
-        /// A result of an attempt that ended without the engine this time ago. It is kept for wants that had begun before,
-        /// unless the flight waits or runs.
+        /// A result of an attempt that ended without the engine this time ago. It is kept for wants that had begun
+        /// before, unless the flight waits or runs.
         case lateResult([UInt8], ageMilliseconds: Int)
     }
 
@@ -115,7 +117,7 @@ public struct EngineCompletion: Equatable, Sendable {
 /// Refusal of a request by its origin, with 429 or 503.
 public struct EngineRefusal: Equatable, Sendable {
     public var origin: EngineOrigin
-    /// Pause that the origin asked for; 0 for none.
+    /// Pause that the origin requested; 0 for none.
     public var requestedPauseMilliseconds: Int
 
     public init(origin: EngineOrigin, requestedMilliseconds: Int) {
@@ -174,17 +176,18 @@ public enum EngineLimits {
     public static let leaseMilliseconds = 3_000
     /// Interval of heartbeats: two may be lost.
     public static let heartbeatMilliseconds = 1_000
-    /// Interval in which open wants and attempts are asserted again: twenty leases. A loss of data or of messages shows with
-    /// the next heartbeats, and is followed by assertions at once.
+    /// Interval in which open wants and attempts are asserted again: twenty leases. A loss of data or of messages shows
+    /// with the next heartbeats, and is followed by assertions at once.
     public static let assertionIntervalMilliseconds = 60_000
-    /// The same for attempts that serve other nodes only: the engine tells with the answer whether one still wants it.
+    /// The same for attempts that serve other nodes only: the answer shows whether a node still wants the flight.
     public static let hostedAssertionMilliseconds = 2_000
-    /// Longest time between two questions for flights, while free slots wait.
+    /// Longest time between two requests for flights, while free slots wait.
     public static let pollIntervalMilliseconds = 2_000
-    /// Time for which results are kept for wants that had begun before: from one to two of these times. So nodes with the
-    /// same backlog in different orders fetch each URL once, also if the backlog takes minutes.
+    /// Time for which results are kept for wants that had begun before: from one to two of these times. So nodes with
+    /// the same backlog in different orders fetch each URL once, also if the backlog takes minutes.
     public static let resultRetentionMilliseconds = 120_000
-    /// The same while there are more than `shortenedRetentionThreshold` younger ones. Longer than a loss of messages stays unnoticed.
+    /// The same while there are more than `shortenedRetentionThreshold` younger ones. Longer than a loss of messages
+    /// stays unnoticed.
     public static let shortenedRetentionMilliseconds = 10_000
     /// Number of younger results that shortens the time of all.
     public static let shortenedRetentionThreshold = 50_000
@@ -195,11 +198,12 @@ public enum EngineLimits {
     public static let maximumCoolDownMilliseconds = 60_000
     /// Concurrent attempts at one origin. Lua has exact integers to 2^53 only, and a larger limit limits nothing.
     public static let originLimitRange = 1...1_000_000
-    /// Spacing of starts, pauses that origins ask for, and ages of wants: at most a day. A longer `Retry-After` helps
+    /// Spacing of starts, pauses that origins request, and ages of wants: at most a day. A longer `Retry-After` helps
     /// no request, because its deadline passes before.
     public static let intervalRangeMilliseconds = 0...86_400_000
     /// Milliseconds of waiting that one class outweighs in the shared queue.
     public static let classAdvantageMilliseconds = 5_000
-    /// Milliseconds by which a queued flight counts as older for a node that wants it itself: its body then stays there.
+    /// Milliseconds by which a queued flight counts as older for a node that wants it itself: its body then stays
+    /// there.
     public static let ownFlightAdvantageMilliseconds = 1_000
 }

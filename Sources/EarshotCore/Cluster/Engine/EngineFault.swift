@@ -41,8 +41,7 @@ public enum EngineFault: Error, Hashable, Sendable {
         case .accessDenied, .notPermitted, .evictionEnabled, .noServerAddress, .scriptVersionMismatch, .secretMismatch:
             true
         case .unreachable, .timedOut, .connectionClosed, .malformedReply, .notPrimary, .loadingData, .refusesWrites,
-            .noPrimary,
-            .leaseLost, .serverError, .leftCluster:
+            .noPrimary, .leaseLost, .serverError, .leftCluster:
             false
         }
     }
@@ -85,7 +84,7 @@ public enum EngineWarning: Hashable, Sendable, CustomStringConvertible {
     case noQuorum
     /// The primary accepts writes without a replica, although the engine has several servers.
     case writesWithoutReplicas
-    /// The user may not ask for the server's role.
+    /// The user may not query the server's role.
     case roleUnknown
 
     public var description: String {

@@ -38,10 +38,8 @@ package struct EngineTraffic {
         if !newClaims.isEmpty || !withdrawnWants.isEmpty || !originRefusals.isEmpty || !completions.isEmpty {
             return MonotonicTime(nanoseconds: .min)
         }
-        return [assertions.first?.due, hostedAssertions.first?.due, takeState.deadline, nextSurveyTime].compactMap(
-            \.self
-        )
-        .min()
+        let times = [assertions.first?.due, hostedAssertions.first?.due, takeState.deadline, nextSurveyTime]
+        return times.compactMap(\.self).min()
     }
 
     /// Adds an assertion. Those of ended claims are removed before they are more than the others.
@@ -62,21 +60,22 @@ package struct EngineTraffic {
     }
 }
 
-/// Decides when a node asks the engine for flights: at most one question at a time, and only if the answer may have some.
+/// Decides when a node requests flights from the engine: at most one request at a time, and only if the answer may have
+/// some.
 struct FlightTakeState: Equatable {
-    /// Whether flights may wait that this node has not asked for.
+    /// Whether flights may wait that this node has not requested.
     var isRequestDue = false
-    /// Slots of the question without an answer; nil for none.
+    /// Slots of the request without an answer; nil for none.
     private var pendingRequestSlots: Int?
-    /// Whether other nodes must be woken by the next question, because this node has left flights to them.
+    /// Whether other nodes must be woken by the next request, because this node has left flights to them.
     private var needsPeerWakeUp = false
-    /// Time of the next question without an event: a paused origin opens, or a wake-up may have been lost.
+    /// Time of the next request without an event: a paused origin opens, or a wake-up may have been lost.
     private(set) var deadline: MonotonicTime?
 
-    /// Whether a question has no answer.
+    /// Whether a request has no answer.
     var isRequestPending: Bool { pendingRequestSlots != nil }
 
-    /// Slots to ask for now; nil for no question.
+    /// Slots to request now; nil for no request.
     ///
     /// - Parameter wakesOthers: whether wants or ends were sent, after which another node may start flights.
     mutating func slotsToRequest(freeSlots: Int, wakesOthers: Bool, now: MonotonicTime) -> Int? {
@@ -84,18 +83,18 @@ struct FlightTakeState: Equatable {
             isRequestDue = true
             deadline = nil
         }
-        // Kept while another question has no answer.
+        // Kept while another request has no answer.
         if wakesOthers { needsPeerWakeUp = true }
         guard pendingRequestSlots == nil, isRequestDue, freeSlots > 0 || needsPeerWakeUp else { return nil }
         let slots = min(max(freeSlots, 0), EngineLimits.maximumFlightsPerCall)
         pendingRequestSlots = slots
         needsPeerWakeUp = false
-        // Without free slots the question remains.
+        // Without free slots the request remains due.
         isRequestDue = slots == 0
         return slots
     }
 
-    /// - Parameter pause: milliseconds until the next question without an event.
+    /// - Parameter pause: milliseconds until the next request without an event.
     /// - Returns: whether all slots were filled; nil if none was offered.
     mutating func takeAnswered(_ count: Int, opens: Int?, now: MonotonicTime, pause: Int) -> Bool? {
         let isFilled = pendingRequestSlots.flatMap { $0 > 0 ? count >= $0 : nil }
