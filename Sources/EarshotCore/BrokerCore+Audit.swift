@@ -44,11 +44,11 @@ extension BrokerCore {
         interestPhase(of: request, handler, principal) == .open
     }
 
-    /// Whether the result of a request with this ID is held in memory until a listener has room.
+    /// Whether the result of a request with this ID is held in memory until a subscriber has room.
     ///
     /// - Parameter principal: owner of the handler; nil for the administrator.
     public func isResultHeld(_ request: RequestID, of handler: HandlerID, _ principal: PrincipalName? = nil) -> Bool {
-        interestPhase(of: request, handler, principal) == .awaitingListener
+        interestPhase(of: request, handler, principal) == .awaitingSubscriber
     }
 
     private func interestPhase(
@@ -248,12 +248,12 @@ extension BrokerCore {
                 check(
                     records.queue.contains(number) == isQueued || isLeft,
                     "4: interest \(number) and its flight differ on the queue")
-            case .awaitingListener:
+            case .awaitingSubscriber:
                 check(
                     records.isAwaitingRemoval(number)
-                        || records.listeners(of: interest.handler).isEmpty
+                        || records.subscribers(of: interest.handler).isEmpty
                         || claimed.contains(records.requests.reference(to: number)),
-                    "1: held interest \(number) has listeners and no claim")
+                    "1: held interest \(number) has subscribers and no claim")
             case .awaitingDurableAcceptance, .writingOutcome, .outcomeOnlyOnDisk:
                 check(records.isDurable(number), "12: interest \(number) is \(interest.phase) and not durable")
             case .delivering:
@@ -272,7 +272,7 @@ extension BrokerCore {
                     interest.outstandingDeliveryCount == records.outcomes.compactFailures[$0].referenceCount
                 } ?? false
             let isOutcomeDue =
-                interest.phase == .awaitingListener || interest.phase == .delivering && !isCompact
+                interest.phase == .awaitingSubscriber || interest.phase == .delivering && !isCompact
                 || interest.phase == .writingOutcome
             let hasOutcome = interest.outcome.map { records.outcomes.contains($0) } ?? false
             check(hasOutcome == isOutcomeDue, "1: interest \(number) has a wrong outcome")
@@ -331,7 +331,7 @@ extension BrokerCore {
             let isLegal =
                 switch record.phase {
                 case .writingRequest, .deletingFailure: interest.phase == .awaitingDurableAcceptance
-                case .stored: [.open, .awaitingListener, .delivering].contains(interest.phase)
+                case .stored: [.open, .awaitingSubscriber, .delivering].contains(interest.phase)
                 case .writingResult: interest.phase == .writingOutcome
                 case .complete: [.outcomeOnlyOnDisk, .delivering].contains(interest.phase)
                 case .readingResult: interest.phase == .outcomeOnlyOnDisk
@@ -499,14 +499,14 @@ extension BrokerCore {
             uses[body.principal, default: .init()].bodyBytes += body.byteCount
         }
         for part in records.keptParts.keptPartsByFlight.values {
-            uses[part.principal, default: .init()].waitingPartBytes += 1
+            uses[part.principal, default: .init()].waitingParts += 1
             uses[part.principal, default: .init()].spoolBytes += part.keptBodyBytes
         }
         for (principal, bytes) in records.cookieJars.bytesByPrincipal {
             uses[principal, default: .init()].cookieBytes += bytes
         }
         for interest in records.requests.indices {
-            if records.requests[interest].phase == .awaitingListener {
+            if records.requests[interest].phase == .awaitingSubscriber {
                 let weight = records.byteWeightOfHeldOutcome(of: interest)
                 uses[records.principal(of: interest), default: .init()].spoolBytes += weight.bodyBytes
                 uses[records.principal(of: interest), default: .init()].memoryBytes += weight.bytesInMemory

@@ -42,7 +42,8 @@ extension BrokerCore {
         let record = records.flights[flight]
         let scope = Origins.originScope(of: record.request, for: WorkerPool.webPoolHandle, in: &records)
         let revalidation = Flights.beginFlight(
-            record.request, redirect: record.redirect, partition: record.partition, key, scope: scope, isAlone: false,
+            record.request, redirect: record.redirect, partition: record.partition, key, scope: scope,
+            servesSingleRequest: false,
             body: nil, in: &records)
         Cache.beginRevalidation(of: stored, adding: addingFields, by: revalidation, for: flight, in: &records)
     }

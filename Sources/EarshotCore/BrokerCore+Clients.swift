@@ -243,7 +243,7 @@ extension BrokerCore {
         return matching.count
     }
 
-    /// Ends the grace period of a handler, and delivers everything that waited for a listener.
+    /// Ends the grace period of a handler, and delivers everything that waited for a subscriber.
     private mutating func listenerAdded(to handler: Handle<HandlerEntry>) {
         records.handlers.endListenerAbsence(handler)
         claimStoredResults(of: handler)

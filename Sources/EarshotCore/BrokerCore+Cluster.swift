@@ -134,16 +134,17 @@ extension BrokerCore {
         {
             return flight
         }
-        let isAlone = isForeign || records.flights.handle(of: key) != nil
+        let servesSingleRequest = isForeign || records.flights.handle(of: key) != nil
         let ownKey =
-            isAlone
+            servesSingleRequest
             ? FlightKey(
                 request, redirect: shared.redirectMode, partition: nil, alone: records.flights.nextID,
                 mode: shared.cacheMode)
             : key
         let scope = Origins.originScope(of: request, for: WorkerPool.webPoolHandle, in: &records)
         let flight = Flights.beginFlight(
-            request, redirect: shared.redirectMode, partition: nil, ownKey, scope: scope, isAlone: isAlone, body: nil,
+            request, redirect: shared.redirectMode, partition: nil, ownKey, scope: scope,
+            servesSingleRequest: servesSingleRequest, body: nil,
             in: &records)
         records.countRequestHead(
             of: request, for: .flight(flight), of: RequestHeads.noClientID, by: PrincipalTable.administrator)

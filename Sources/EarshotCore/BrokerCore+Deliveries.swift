@@ -113,14 +113,14 @@ extension BrokerCore {
     /// Queues the terminal of an accounted request for these clients, and sends it as far as their windows allow.
     /// Without clients the request is freed.
     mutating func publishTerminal(
-        of interest: Handle<Interest>, _ outcome: Handle<Outcome>, to listeners: [Handle<ClientSession>]
+        of interest: Handle<Interest>, _ outcome: Handle<Outcome>, to subscribers: [Handle<ClientSession>]
     ) {
-        Delivery.beginDelivery(interest, with: outcome, for: listeners, in: &records)
-        guard !listeners.isEmpty else {
+        Delivery.beginDelivery(interest, with: outcome, for: subscribers, in: &records)
+        guard !subscribers.isEmpty else {
             freeRequest(interest)
             return
         }
-        for client in listeners {
+        for client in subscribers {
             sendDueTerminals(to: client)
             Delivery.countTerminalIfUnsent(interest, for: client, in: &records)
         }
@@ -128,13 +128,13 @@ extension BrokerCore {
     }
 
     /// Sends `FAILED … removed` to these clients, and frees the request if there are none.
-    mutating func publishRemoval(of interest: Handle<Interest>, to listeners: [Handle<ClientSession>]) {
-        guard !listeners.isEmpty else {
+    mutating func publishRemoval(of interest: Handle<Interest>, to subscribers: [Handle<ClientSession>]) {
+        guard !subscribers.isEmpty else {
             records.requests[interest].enter(.delivering)
             freeRequest(interest)
             return
         }
-        publishTerminal(of: interest, records.outcomes.insert(Outcome(failure: .handlerRemoved)), to: listeners)
+        publishTerminal(of: interest, records.outcomes.insert(Outcome(failure: .handlerRemoved)), to: subscribers)
     }
 
     /// Delivers a terminal to one more client.

@@ -23,14 +23,14 @@ extension BrokerCore {
             return
         }
         // All suspects first: the end of a quarantine frees slots in each pool that its worker serves.
-        for place in 0..<records.workerPools.placeBound {
-            guard let pool = records.workerPools.handle(atPlace: place) else { continue }
+        for place in 0..<records.workerPools.indexBound {
+            guard let pool = records.workerPools.handle(atIndex: place) else { continue }
             guard !records.workerPools[pool].suspectFlights.isEmpty || records.workerPools[pool].quarantineWorker != nil
             else { continue }
             startNextSuspect(of: pool, now: now)
         }
-        for place in 0..<records.workerPools.placeBound {
-            guard let pool = records.workerPools.handle(atPlace: place) else { continue }
+        for place in 0..<records.workerPools.indexBound {
+            guard let pool = records.workerPools.handle(atIndex: place) else { continue }
             startReturnedFlights(in: pool, now: now)
             guard records.queue.count(in: pool) > 0 else { continue }
             if records.workerPools[pool].isClosed {
@@ -124,7 +124,8 @@ extension BrokerCore {
         let clients = records.clients.snapshot
         let governor = records.originGovernor.snapshot
         let quotas = records.quotaUse.snapshot
-        return records.queue.popNext(in: pool, onlyHighPriority: isForHigh) { principal, client, scope, priority in
+        return records.queue.nextStartable(in: pool, onlyHighPriority: isForHigh) {
+            principal, client, scope, priority in
             if let client, clients[client].deliveries.isClosed { return .fullClientWindow }
             if let quotas, quotas.isTransferQuotaFull(principal) { return .transferQuotaReached }
             return switch governor.startBlocker(in: scope, to: priority, isClaiming: isClaiming) {

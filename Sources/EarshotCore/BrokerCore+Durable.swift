@@ -61,25 +61,25 @@ extension BrokerCore {
         records.latestEventTime = now
         if case .file(let file) = content?.body { records.outcomes.retainFile(file, bytes: 0, isShared: true) }
         let read = records.durables.resultReadEnded(id)
-        let listeners = read.map { records.listeners(of: records.requests[$0].handler) } ?? []
-        guard let interest = read, !records.isAwaitingRemoval(interest), !listeners.isEmpty else {
+        let subscribers = read.map { records.subscribers(of: records.requests[$0].handler) } ?? []
+        guard let interest = read, !records.isAwaitingRemoval(interest), !subscribers.isEmpty else {
             if let content { records.releaseCachedBody(content.body) }
             return
         }
-        Durable.moveFromRestingToRecording(interest, in: &records)
+        Durable.leaveOutcomeOnlyOnDisk(interest, in: &records)
         let number = records.outcomes.insert(Durable.storedOutcome(of: content, for: interest, in: &records))
         records.outcomes.addReference(to: number)
         defer { records.releaseOutcome(number) }
-        publishInDemandedForm(interest, number, to: listeners)
+        publishInDemandedForm(interest, number, to: subscribers)
     }
 
     /// Publishes an outcome in the form that the request demands.
     private mutating func publishInDemandedForm(
-        _ interest: Handle<Interest>, _ outcome: Handle<Outcome>, to listeners: [Handle<ClientSession>]
+        _ interest: Handle<Interest>, _ outcome: Handle<Outcome>, to subscribers: [Handle<ClientSession>]
     ) {
         let formed = outcomeInDemandedForm(outcome, for: interest)
         countOutcome(of: interest, formed)
-        publishTerminal(of: interest, formed, to: listeners)
+        publishTerminal(of: interest, formed, to: subscribers)
         if formed != outcome { records.releaseOutcome(formed) }
     }
 
@@ -143,14 +143,14 @@ extension BrokerCore {
     private mutating func rejectDurableRequest(
         _ interest: Handle<Interest>, _ refusal: RequestRefusal, answering requesters: [LiveRequester]
     ) {
-        let listeners = records.listeners(of: records.requests[interest].handler).filter { client in
+        let subscribers = records.subscribers(of: records.requests[interest].handler).filter { client in
             !requesters.contains { $0.client == client }
         }
         sendRefusal(of: interest, refusal, to: requesters)
         let outcome = records.outcomes.insert(Outcome(failure: refusal.code, detail: refusal.detail))
         records.outcomes.addReference(to: outcome)
         countOutcome(of: interest, outcome)
-        publishTerminal(of: interest, outcome, to: listeners)
+        publishTerminal(of: interest, outcome, to: subscribers)
         records.releaseOutcome(outcome)
     }
 
@@ -206,7 +206,7 @@ extension BrokerCore {
 
     // MARK: Results
 
-    /// Writes the outcome of a durable request to disk. Its listeners receive the outcome after that. Called by
+    /// Writes the outcome of a durable request to disk. Its subscribers receive the outcome after that. Called by
     /// `endRequest`.
     mutating func storeOutcome(of interest: Handle<Interest>, _ outcome: Handle<Outcome>) {
         records.outcomes.addReference(to: outcome)
@@ -218,31 +218,31 @@ extension BrokerCore {
         }
     }
 
-    /// Publishes an outcome to the listeners. A stored outcome waits on disk until one of them has room. One that was
-    /// not stored waits, without listeners, in memory as a failure.
+    /// Publishes an outcome to the subscribers. A stored outcome waits on disk until one of them has room. One that was
+    /// not stored waits, without subscribers, in memory as a failure.
     private mutating func publishStoredOutcome(of interest: Handle<Interest>) {
-        let listeners = records.listeners(of: records.requests[interest].handler)
+        let subscribers = records.subscribers(of: records.requests[interest].handler)
         guard let outcome = records.takeOutcome(of: interest) else { return }
         defer { records.releaseOutcome(outcome) }
         let isStored = records.durables.hasResult(interest)
-        if !listeners.isEmpty,
+        if !subscribers.isEmpty,
             !isStored || Durable.isExpired(interest, in: &records)
-                || listeners.contains(where: { records.hasRoomForStoredResult($0) })
+                || subscribers.contains(where: { records.hasRoomForStoredResult($0) })
         {
-            publishInDemandedForm(interest, outcome, to: listeners)
+            publishInDemandedForm(interest, outcome, to: subscribers)
         } else if isStored {
-            keepOutcomeOnDisk(of: interest, isDue: !listeners.isEmpty)
+            keepOutcomeOnDisk(of: interest, isDue: !subscribers.isEmpty)
         } else {
             // The request stays on disk, and the next broker may have room for its result.
             let failure = records.outcomes.insert(records.outcomes[outcome].replacedByFailure(.notStored))
             records.outcomes.addReference(to: failure)
-            records.requests[interest].enter(.awaitingListener)
+            records.requests[interest].enter(.awaitingSubscriber)
             records.requests[interest].outcome = failure
             records.handlers.countHeldOutcome(of: records.requests[interest].handler)
         }
     }
 
-    /// Holds a terminal that no client has acknowledged until a listener comes.
+    /// Holds a terminal that no client has acknowledged until a subscriber comes.
     ///
     /// - Parameter failure: its failure; nil for a result.
     mutating func holdUnacknowledgedTerminal(of interest: Handle<Interest>, after failure: FailureCode?) {
@@ -265,7 +265,7 @@ extension BrokerCore {
 
     /// Enters `outcomeOnlyOnDisk`.
     ///
-    /// - Parameter isDue: whether its present listeners have not received it.
+    /// - Parameter isDue: whether its present subscribers have not received it.
     mutating func keepOutcomeOnDisk(of interest: Handle<Interest>, isDue: Bool = false) {
         let handler = records.requests[interest].handler
         records.requests[interest].enter(.outcomeOnlyOnDisk)
@@ -274,7 +274,7 @@ extension BrokerCore {
         if Durable.isExpired(interest, in: &records) {
             endOrphanedRequest(interest)
         } else if isDue
-            || records.listeners(of: handler).contains(where: {
+            || records.subscribers(of: handler).contains(where: {
                 !Durable.retainsFailureAfterAck(of: interest, $0, in: &records)
             })
         {
@@ -284,23 +284,24 @@ extension BrokerCore {
 
     // MARK: Expiry
 
-    /// Ends a request after its retention time. Its listeners get a terminal; without listeners it counts as orphaned.
+    /// Ends a request after its retention time. Its subscribers get a terminal; without subscribers it counts as orphaned.
     mutating func requestRetentionExpired(_ interest: Handle<Interest>, now: MonotonicTime) {
         guard !records.isAwaitingRemoval(interest) else {
             removeRequest(interest)
             return
         }
-        let hasListeners = !records.listeners(of: records.requests[interest].handler).isEmpty
+        let hasSubscribers = !records.subscribers(of: records.requests[interest].handler).isEmpty
         switch records.requests[interest].phase {
         // Checked again when the write or delivery in progress ends.
         case .awaitingDurableAcceptance, .writingOutcome, .delivering: break
-        case .open where hasListeners:
+        case .open where hasSubscribers:
             endSingleRequest(interest, .retentionExpired, now: now)
-        case .awaitingListener where hasListeners, .outcomeOnlyOnDisk where hasListeners:
-            // It waits for room in the window of a listener, which may leave.
+        case .awaitingSubscriber where hasSubscribers, .outcomeOnlyOnDisk where hasSubscribers:
+            // It waits for room in the window of a subscriber, which may leave.
             Durable.setExpiry(
-                of: interest, at: now.advanced(byMilliseconds: records.limits.listenerGraceMilliseconds), in: &records)
-        case .open, .awaitingListener, .outcomeOnlyOnDisk: endOrphanedRequest(interest)
+                of: interest, at: now.advanced(byMilliseconds: records.limits.subscriberGraceMilliseconds), in: &records
+            )
+        case .open, .awaitingSubscriber, .outcomeOnlyOnDisk: endOrphanedRequest(interest)
         }
     }
 }
@@ -326,7 +327,7 @@ extension BrokerCore {
         case .outcomeOnlyOnDisk
         where records.durables.hasUnreadResult(interest) && records.durables.storedFailure(of: interest) != nil:
             reopenDurableRequest(interest, by: client)
-        case .outcomeOnlyOnDisk, .awaitingListener, .delivering:
+        case .outcomeOnlyOnDisk, .awaitingSubscriber, .delivering:
             let detail = "the request has no failure on disk, or a subscriber receives it"
             refuseMessage(of: client, code: "unknown-request", detail: detail, .retry(handler, request))
         }
@@ -335,7 +336,7 @@ extension BrokerCore {
     /// Deletes the failure of a request in `outcomeOnlyOnDisk`. No limit refuses this, because the request counts as
     /// pending already.
     private mutating func reopenDurableRequest(_ interest: Handle<Interest>, by client: Handle<ClientSession>) {
-        Durable.moveFromRestingToRecording(interest, in: &records)
+        Durable.leaveOutcomeOnlyOnDisk(interest, in: &records)
         records.requests[interest].enter(.awaitingDurableAcceptance)
         guard
             let id = records.durables.beginReopening(

@@ -153,7 +153,8 @@ extension BrokerCore {
         records.flights[extras: flight].redirectStatus = status
         let record = records.flights[flight]
         let (child, isNew) = openFlight(
-            next, redirect: record.redirect, partition: record.partition, isAlone: record.servesSingleRequest,
+            next, redirect: record.redirect, partition: record.partition,
+            servesSingleRequest: record.servesSingleRequest,
             body: next.method == record.method ? record.body : nil, mode: record.cacheMode,
             isExact: record.requiresEqualFields)
         if isNew {
@@ -243,7 +244,7 @@ extension BrokerCore {
         Flights.releaseRequestFields(of: interest, in: &records)
         let sender = records.requests[interest].owner.map { records.clients[$0].id } ?? RequestHeads.noClientID
         let flight = openFlight(
-            start.request, redirect: start.redirect, partition: partition, isAlone: false, body: nil,
+            start.request, redirect: start.redirect, partition: partition, servesSingleRequest: false, body: nil,
             mode: start.mode, isExact: isExact)
         joinOpenedFlight(flight, start.request, for: interest, start.options, of: sender)
     }

@@ -1,6 +1,6 @@
 internal import EarshotWire
 
-/// Requests without listeners: their outcomes are held for some seconds, and then orphaned.
+/// Requests without subscribers: their outcomes are held for some seconds, and then orphaned.
 /// `Delivery.holdOutcomeUntilListener` begins this.
 extension BrokerCore {
     /// Handles the end of the time for which an outcome is held.
@@ -9,21 +9,21 @@ extension BrokerCore {
         let interest = reference.record
         if records.isAwaitingRemoval(interest) {
             removeRequest(interest)
-        } else if records.listeners(of: records.requests[interest].handler).isEmpty {
+        } else if records.subscribers(of: records.requests[interest].handler).isEmpty {
             endOrphanedRequest(interest)
         } else {
-            // It waits for room in the window of a listener, which may leave.
+            // It waits for room in the window of a subscriber, which may leave.
             records.setTimer(
-                at: records.latestEventTime.advanced(byMilliseconds: records.limits.listenerGraceMilliseconds),
+                at: records.latestEventTime.advanced(byMilliseconds: records.limits.subscriberGraceMilliseconds),
                 for: .heldOutcomeGraceEnd(reference))
         }
     }
 
-    /// Ends the grace period of a handler without listeners. The handler's own requests from before the last listener
+    /// Ends the grace period of a handler without subscribers. The handler's own requests from before the last subscriber
     /// left are orphaned, in slices if there are many.
     mutating func handlerGraceExpired(_ handler: Handle<HandlerEntry>, _ absence: UInt64, now: MonotonicTime) {
         let subject = CoreTimer.TimerEvent.listenerAbsenceEnd(handler: handler, absence: absence)
-        guard records.isTimerCurrent(subject), records.listeners(of: handler).isEmpty else { return }
+        guard records.isTimerCurrent(subject), records.subscribers(of: handler).isEmpty else { return }
         var budget = max(records.limits.maximumSessionCleanupsPerPass, 1)
         var next = records.handlers[handler].interests.first
         // The chain is in the order of arrival. Only a repeated durable request has a later generation than its
@@ -52,11 +52,11 @@ extension BrokerCore {
         if let outcome = records.takeOutcome(of: interest) { records.releaseOutcome(outcome) }
     }
 
-    /// Ends a request without listeners and counts it as orphaned.
+    /// Ends a request without subscribers and counts it as orphaned.
     mutating func endOrphanedRequest(_ interest: Handle<Interest>) {
         switch records.requests[interest].phase {
         case .open: detachRequest(interest)
-        case .awaitingListener: releaseHeldOutcome(interest)
+        case .awaitingSubscriber: releaseHeldOutcome(interest)
         case .awaitingDurableAcceptance, .writingOutcome, .outcomeOnlyOnDisk:
             Durable.releaseDurableResources(interest, in: &records)
         case .delivering: return

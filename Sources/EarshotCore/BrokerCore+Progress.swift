@@ -21,7 +21,7 @@ extension BrokerCore {
         records.requests[number].nextProgressTimerAt = nil
         let progress = progress(of: interest, lease)
         // Clients that are away get no progress.
-        for client in records.listeners(of: record.handler) where !records.clients[client].isAway {
+        for client in records.subscribers(of: record.handler) where !records.clients[client].isAway {
             sendProgress(progress, of: interest, to: client)
             records.clients[client].missedProgress.removeUnlessEmpty(forKey: interest)
         }
@@ -84,7 +84,7 @@ extension BrokerCore {
         records.clients[client].missedProgress = [:]
         for (interest, generation) in missed {
             guard records.requests.contains(interest), records.requests[interest].generation == generation,
-                records.listeners(of: records.requests[interest].handler).contains(client),
+                records.subscribers(of: records.requests[interest].handler).contains(client),
                 let lease = runningLease(of: interest)
             else { continue }
             sendProgress(progress(of: interest, lease), of: interest, to: client)

@@ -60,11 +60,11 @@ extension BrokerCore {
         records.handlers.handlersBeingRemoved.reduce(0) { $0 + records.handlers[$1].requestCounts.pending }
     }
 
-    /// Number of terminals that doomed requests will have, by client. O(handlers being removed and their listeners).
+    /// Number of terminals that doomed requests will have, by client. O(handlers being removed and their subscribers).
     public var doomedTerminalCounts: [ClientID: Int] {
         records.handlers.handlersBeingRemoved.reduce(into: [:]) { counts, handler in
-            for listener in records.handlers[handler].removal?.failureRecipients ?? [] {
-                counts[records.clients[listener].id, default: 0] += records.handlers[handler].requestCounts.pending
+            for subscriber in records.handlers[handler].removal?.failureRecipients ?? [] {
+                counts[records.clients[subscriber].id, default: 0] += records.handlers[handler].requestCounts.pending
             }
         }
     }
@@ -252,9 +252,9 @@ extension BrokerCore {
             Int(records.handlers[handler].interests.count)
                 <= min(Self.maximumSmallRemovalRequests, records.limits.maximumRequestRemovalsPerPass)
         else {
-            let listeners = records.listeners(of: handler).filter { $0 != client }
+            let subscribers = records.subscribers(of: handler).filter { $0 != client }
             records.handlers.beginRemoval(
-                of: handler, HandlerRemoval(failureRecipients: listeners, message: latestMessageMark(of: client)))
+                of: handler, HandlerRemoval(failureRecipients: subscribers, message: latestMessageMark(of: client)))
             removeRunningRequests { core, interest in core.records.requests[interest].handler == handler }
             return count
         }
@@ -344,7 +344,7 @@ extension BrokerCore {
         !records.handlers.handlersBeingRemoved.isEmpty || !records.clients.endedSessions.isEmpty
     }
 
-    /// Removes the doomed request with this name, so that its listeners get its terminal before anything about the next
+    /// Removes the doomed request with this name, so that its subscribers get its terminal before anything about the next
     /// one. O(handlers being removed that had the handler's name).
     ///
     /// - Parameter client: the remover, which gets no `FAILED … removed` for it.
@@ -381,7 +381,7 @@ extension BrokerCore {
     // MARK: One request
 
     /// Ends one request and frees its ID. Every removal uses this function. The remover receives nothing more about the
-    /// request, and each other listener of the handler receives one `FAILED … removed`.
+    /// request, and each other subscriber of the handler receives one `FAILED … removed`.
     ///
     /// - Parameter client: the remover; nil if the request is doomed.
     mutating func removeRequest(_ interest: Handle<Interest>, by client: Handle<ClientSession>? = nil) {
@@ -397,24 +397,24 @@ extension BrokerCore {
             freeRequestIfOnlyFailuresDue(interest)
             return
         case .open: detachRequest(interest, by: message, isAtOnce: removal != nil)
-        case .awaitingListener: releaseHeldOutcome(interest)
+        case .awaitingSubscriber: releaseHeldOutcome(interest)
         case .awaitingDurableAcceptance, .writingOutcome, .outcomeOnlyOnDisk:
             Durable.releaseDurableResources(interest, in: &records)
         }
         records.moveToResultCounts(interest) { $0.removed += 1 }
-        var listeners = removal?.failureRecipients ?? records.listeners(of: handler)
-        if let client, let index = listeners.firstIndex(of: client) {
-            listeners.remove(at: index)
+        var subscribers = removal?.failureRecipients ?? records.subscribers(of: handler)
+        if let client, let index = subscribers.firstIndex(of: client) {
+            subscribers.remove(at: index)
             if removal != nil {
                 records.ledger.deliveries.started += 1
                 records.ledger.deliveries.lost += 1
             }
         }
         if !requesters.isEmpty {
-            listeners.removeAll { listener in requesters.contains { $0.client == listener } }
+            subscribers.removeAll { subscriber in requesters.contains { $0.client == subscriber } }
             sendRefusal(of: interest, RequestRefusal(code: .handlerRemoved), to: requesters)
         }
-        publishRemoval(of: interest, to: listeners)
+        publishRemoval(of: interest, to: subscribers)
     }
 
     /// Removes an open request from the queue and from its flight. A flight without requests ends.

@@ -1,9 +1,9 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Ends of requests: the way of an outcome to the listeners of one request.
+/// Ends of requests: the way of an outcome to the subscribers of one request.
 extension BrokerCore {
-    /// Ends an open request, which has left its flight, with an outcome. Without a listener the outcome is held, or
+    /// Ends an open request, which has left its flight, with an outcome. Without a subscriber the outcome is held, or
     /// written to disk for a durable request.
     ///
     /// - Parameter start: start of the transfer of a response; nil for a failure and for a response without a transfer.
@@ -18,8 +18,8 @@ extension BrokerCore {
             storeOutcome(of: interest, outcome)
             return
         }
-        let listeners = records.listeners(of: records.requests[interest].handler)
-        guard !listeners.isEmpty else {
+        let subscribers = records.subscribers(of: records.requests[interest].handler)
+        guard !subscribers.isEmpty else {
             let waiting = records.handlers[records.requests[interest].handler].heldOutcomeCount + 1
             let kept =
                 records.outcomes.mustSpillBody(outcome, waiting: waiting)
@@ -29,11 +29,11 @@ extension BrokerCore {
             return
         }
         let kept =
-            Delivery.mustSpillForListeners(outcome, for: listeners, in: &records)
+            Delivery.mustSpillForListeners(outcome, for: subscribers, in: &records)
             ? Delivery.outcomeAcceptedForSpill(outcome, in: &records) : outcome
-        let delivered = Principals.outcomeWithinQuota(kept, of: interest, receivers: listeners.count, in: &records)
+        let delivered = Principals.outcomeWithinQuota(kept, of: interest, receivers: subscribers.count, in: &records)
         countOutcome(of: interest, delivered)
-        publishTerminal(of: interest, delivered, to: listeners)
+        publishTerminal(of: interest, delivered, to: subscribers)
     }
 
     /// Starts or stops reports of the ends of requests.

@@ -71,8 +71,8 @@ extension BrokerCore {
         let principal = records.principal(of: interest)
         let isAbove =
             !Flights.hasRoomForRequest(of: principal, in: &records) || !records.quotaUse.admitsRequests(of: principal)
-        if isAbove, records.listeners(of: handler).isEmpty {
-            // Above the limit no terminal is held for a later listener.
+        if isAbove, records.subscribers(of: handler).isEmpty {
+            // Above the limit no terminal is held for a later subscriber.
             endOrphanedRequest(interest)
         } else {
             let outcome = Outcome(failure: refusal.code, detail: refusal.detail)
@@ -98,7 +98,7 @@ extension BrokerCore {
             if let owner = records.requests[interest].owner, owner != client {
                 transferOwnership(of: interest, from: owner, to: client)
             }
-        case .awaitingListener, .awaitingDurableAcceptance, .writingOutcome, .outcomeOnlyOnDisk: break
+        case .awaitingSubscriber, .awaitingDurableAcceptance, .writingOutcome, .outcomeOnlyOnDisk: break
         case .delivering:
             if !Delivery.isTerminalDue(interest, to: client, in: &records) { deliverTerminal(of: interest, to: client) }
         }
@@ -239,7 +239,7 @@ extension BrokerCore {
         let flight = openFlight(
             request, redirect: request.url.isHTTP ? options.redirectMode : .manual,
             in: Workers.pool(for: request.url, of: interest, in: &records), partition: partition,
-            isAlone: !options.coalesces, body: body, mode: request.effectiveCacheMode(options.cacheMode))
+            servesSingleRequest: !options.coalesces, body: body, mode: request.effectiveCacheMode(options.cacheMode))
         joinOpenedFlight(flight, request, for: interest, options, of: client)
     }
 
@@ -261,19 +261,21 @@ extension BrokerCore {
     ///
     /// - Parameters:
     ///   - pool: pool of a new flight.
-    ///   - isAlone: whether to begin a new flight that no other request can join.
+    ///   - servesSingleRequest: whether to begin a new flight that no other request can join.
     ///   - isExact: whether all fields of the request are part of the key.
     mutating func openFlight(
         _ request: HTTPRequest, redirect: RedirectMode, in pool: Handle<WorkerPool> = WorkerPool.webPoolHandle,
-        partition: String?, isAlone: Bool, body: BodyID?, mode: CacheMode, isExact: Bool = false
+        partition: String?, servesSingleRequest: Bool, body: BodyID?, mode: CacheMode, isExact: Bool = false
     ) -> (number: Handle<Flight>, isNew: Bool) {
         let key = FlightKey(
-            request, redirect: redirect, partition: partition, alone: isAlone ? records.flights.nextID : nil,
+            request, redirect: redirect, partition: partition,
+            alone: servesSingleRequest ? records.flights.nextID : nil,
             mode: mode, isExact: isExact)
         if let flight = joinableFlight(key) { return (flight, false) }
         let scope = Origins.originScope(of: request, for: pool, in: &records)
         let flight = Flights.beginFlight(
-            request, redirect: redirect, partition: partition, key, scope: scope, isAlone: isAlone, body: body,
+            request, redirect: redirect, partition: partition, key, scope: scope,
+            servesSingleRequest: servesSingleRequest, body: body,
             in: &records)
         Cache.lookUpNewFlight(flight, request, in: &records)
         return (flight, true)

@@ -2,20 +2,20 @@ internal import OrderedCollections
 
 /// Delivery of stored results, as far as their receivers have room.
 extension BrokerCore {
-    /// Claims all stored results of a handler for its listeners, and delivers them.
+    /// Claims all stored results of a handler for its subscribers, and delivers them.
     mutating func claimStoredResults(of handler: Handle<HandlerEntry>) {
         if Delivery.claimStoredResults(of: handler, in: &records) { deliverClaimedResults() }
     }
 
-    /// Delivers claimed results while their listeners have room.
+    /// Delivers claimed results while their subscribers have room.
     private mutating func deliverClaimedResults() {
         records.storedResults.hasDeferredResults = false
         var budget = max(1, records.limits.maximumDeliveredClaimsPerPass)
-        while let (interest, listeners) = Delivery.takeNextDeliverableResult(&budget, in: &records) {
+        while let (interest, subscribers) = Delivery.takeNextDeliverableResult(&budget, in: &records) {
             Delivery.endOutcomeHold(interest, in: &records)
             let outcome = records.outcome(of: interest)
             countOutcome(of: interest, outcome)
-            publishTerminal(of: interest, outcome, to: listeners)
+            publishTerminal(of: interest, outcome, to: subscribers)
             records.releaseOutcome(outcome)
         }
     }
@@ -59,8 +59,10 @@ extension BrokerCore {
         where records.storedResults.claimedInterests(of: handler).contains(where: {
             Delivery.claimableInterest($0, in: records) != nil
         }) {
-            let listeners = records.listeners(of: handler).map { records.clients.reference(to: $0) }
-            guard !listeners.isEmpty, !records.storedResults.hasWaitingClaims(handler, for: listeners) else { continue }
+            let subscribers = records.subscribers(of: handler).map { records.clients.reference(to: $0) }
+            guard !subscribers.isEmpty, !records.storedResults.hasWaitingClaims(handler, for: subscribers) else {
+                continue
+            }
             faults.append("1: the claims of handler \(handler) wait for no listener")
         }
         for client in records.clients.handles {

@@ -12,7 +12,7 @@ internal import OrderedCollections
 /// the core needs the next call.
 ///
 /// Each *request* of a client becomes an *interest*. Interests with the same key share a *flight*. The `FairQueue`
-/// orders interests, a worker's *lease* holds the attempt, and the *outcome* becomes one terminal per listener.
+/// orders interests, a worker's *lease* holds the attempt, and the *outcome* becomes one terminal per subscriber.
 /// `audit()` checks the invariants of ARCHITECTURE.md over all tables.
 ///
 /// Queries in hot paths are inlined or mutating, because the compiler copies the whole core (3.8 KB) for a call of a
@@ -238,12 +238,12 @@ extension BrokerCore {
     /// - Parameter least: number of entries for which each table may keep capacity.
     mutating func releaseRoom(least: Int) {
         records.requests.releaseRoom(least: least)
-        records.flights.releaseRoom(beyond: records.requests.placeBound, least: least)
+        records.flights.releaseRoom(beyond: records.requests.indexBound, least: least)
         records.outcomes.releaseRoom(least: least)
-        records.handlers.releaseRoom(beyond: records.requests.placeBound, least: least)
+        records.handlers.releaseRoom(beyond: records.requests.indexBound, least: least)
         records.clients.releaseRoom(least: least)
         records.originGovernor.releaseRoom(least: least)
-        records.queue.releaseRoom(beyond: records.requests.placeBound, least: least)
+        records.queue.releaseRoom(beyond: records.requests.indexBound, least: least)
         releaseRoomOfNames(least: least)
         records.queuedRevalidations.releaseRoomIfEmpty()
         if records.outbox.timers.isEmpty { records.outbox.timers = [] }

@@ -12,7 +12,7 @@ struct CoreTimer: Comparable {
         case nextProgressMessage(GenerationalHandle<Interest>)
         /// End of the grace period of a held outcome.
         case heldOutcomeGraceEnd(GenerationalHandle<Interest>)
-        /// End of the grace period of a handler's own requests without a listener.
+        /// End of the grace period of a handler's own requests without a subscriber.
         case listenerAbsenceEnd(handler: Handle<HandlerEntry>, absence: UInt64)
         /// HELLO timeout of a connection.
         case helloTimeout(ClientID)

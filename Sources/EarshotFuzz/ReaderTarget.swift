@@ -57,7 +57,7 @@ struct ReaderTarget {
         var hello = Hello()
         hello.pullsBodies = true
         hello.leaseMilliseconds = 1_000
-        core = ClientCore(hello: hello, finishesNone: randomChoices.boolean())
+        core = ClientCore(hello: hello, consumerFinishesDeliveries: randomChoices.boolean())
         maximumOpenReads = 4 + randomChoices.number(below: 16)
         core.pulls.maximumReads = maximumOpenReads
         carryOut(core.linkOpened())

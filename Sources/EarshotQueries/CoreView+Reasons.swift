@@ -27,7 +27,7 @@ extension CoreView {
             json.member("state", state.rawValue)
             writeRequestEnd(of: interest, to: &json)
         }
-        let hasListeners = !records.listeners(of: records.requests[interest].handler).isEmpty
+        let hasSubscribers = !records.subscribers(of: records.requests[interest].handler).isEmpty
         switch records.requests[interest].phase {
         case .awaitingDurableAcceptance, .writingOutcome:
             writeWait(for: "disk", reason: "the broker writes the request to disk", to: &json)
@@ -36,13 +36,13 @@ extension CoreView {
             writeWait(
                 for: "retry", reason: "it has failed; its failure stays on disk until it is repeated or removed",
                 to: &json)
-        case .awaitingListener where requestEnd(of: interest)?.failure != nil:
+        case .awaitingSubscriber where requestEnd(of: interest)?.failure != nil:
             writeWait(for: "listener", reason: "it has failed, and no subscriber has received the failure", to: &json)
-        case .awaitingListener where hasListeners, .outcomeOnlyOnDisk where hasListeners:
+        case .awaitingSubscriber where hasSubscribers, .outcomeOnlyOnDisk where hasSubscribers:
             writeWait(
                 for: "window", reason: "its result is stored, and too many terminals wait for its subscribers",
                 to: &json)
-        case .awaitingListener, .outcomeOnlyOnDisk:
+        case .awaitingSubscriber, .outcomeOnlyOnDisk:
             writeWait(
                 for: "listener", reason: "it has ended, and the handler has no subscriber for its result", to: &json)
         case .delivering:

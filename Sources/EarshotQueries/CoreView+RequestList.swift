@@ -10,7 +10,7 @@ extension CoreView {
     /// A page examines at most `maximumExaminedRequestsPerPage` records. So it may be empty, and have a next one all
     /// the same.
     func writeRequests(_ page: QueryPage, to json: inout JSONText) {
-        let bound = records.requests.placeBound
+        let bound = records.requests.indexBound
         let filter = RequestFilter(page, records.handlers)
         var next = page.cursor.flatMap { Int32($0) }.map { max(0, Int($0)) + 1 } ?? 0
         if filter.isEmpty { next = bound }
@@ -22,7 +22,7 @@ extension CoreView {
                     bound, next.addingReportingOverflow(records.limits.maximumExaminedRequestsPerPage).partialValue)
                 while next < last, room > 0, json.bytes.count < end {
                     defer { next += 1 }
-                    guard let interest = records.requests.interest(atPlace: next), isListed(interest, by: filter) else {
+                    guard let interest = records.requests.interest(atIndex: next), isListed(interest, by: filter) else {
                         continue
                     }
                     room -= 1
@@ -143,7 +143,7 @@ extension CoreView {
     func state(of interest: Handle<Interest>) -> RequestState {
         switch records.requests[interest].phase {
         case .awaitingDurableAcceptance, .writingOutcome: return .writingToDisk
-        case .awaitingListener, .outcomeOnlyOnDisk: return .awaitingSubscriber
+        case .awaitingSubscriber, .outcomeOnlyOnDisk: return .awaitingSubscriber
         case .delivering: return .delivering
         case .open:
             switch records.flights[records.lastRedirectedFlight(ofOpen: interest)].phase {

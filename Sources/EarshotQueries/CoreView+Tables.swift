@@ -32,7 +32,7 @@ extension CoreView {
     /// Records after the one whose number a page names.
     private func records<Record>(of slab: Slab<Record>, after page: QueryPage) -> some Sequence<Handle<Record>> {
         let start = page.cursor.flatMap { Int32($0) }.map { max(0, Int($0) + 1) } ?? 0
-        return (start..<max(start, slab.bound)).lazy.compactMap { slab.handle(atPlace: $0) }
+        return (start..<max(start, slab.bound)).lazy.compactMap { slab.handle(atIndex: $0) }
     }
 
     /// Writes handlers in the byte order of their names: those of a principal, and for the administrator those of all
@@ -65,7 +65,7 @@ extension CoreView {
                 json.object { json in
                     json.member("handler", records.handlers[handler].id.description)
                     writePrincipal(of: handler, for: principal, to: &json)
-                    json.member("listeners", records.listeners(of: handler).count)
+                    json.member("listeners", records.subscribers(of: handler).count)
                     json.member("requests") { writeRequestCounts(of: records.handlers[handler].requestCounts, to: &$0) }
                 }
             })
@@ -116,7 +116,7 @@ extension CoreView {
         }
         guard hasOthers else { return found }
         for place in 0..<scopes.bound {
-            guard let scope = scopes.handle(atPlace: place), !scopes[scope].trustScope.isCredentialFree else {
+            guard let scope = scopes.handle(atIndex: place), !scopes[scope].trustScope.isCredentialFree else {
                 continue
             }
             found[scopes[scope].origin]?.append(scopes[scope])

@@ -8,7 +8,7 @@ struct SpoolNameTests {
 
     @Test func `each state of a body has a name of its own`() {
         let names = [
-            SpoolName.partFile(of: attempt, pid: 7), SpoolName.partFile(of: attempt, pid: 7, isContinuation: true),
+            SpoolName.partFile(of: attempt, pid: 7), SpoolName.partFile(of: attempt, pid: 7, startsAnew: true),
             SpoolName.keptPart(of: attempt), SpoolName.takenFile(7, by: attempt.broker),
             String(repeating: "0a", count: 32),
         ]

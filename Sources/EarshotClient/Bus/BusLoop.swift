@@ -140,7 +140,7 @@ final class BusLoop {
         self.endpoints = endpoints
         if endpoints.contains(where: \.isRemote) { network = try Network() }
         connection = try ClientConnection(
-            endpoints, sharing: network, window: 256, lease: settings.lease, finishesNone: false,
+            endpoints, sharing: network, window: 256, lease: settings.lease, consumerFinishesDeliveries: false,
             bodies: settings.bodies, loop: loop
         ) { [unowned self] event in handleEvent(event) }
         // Runs after the connection's hook: tasks resumed there may have added commands.

@@ -21,7 +21,7 @@ package final class PrivateBroker {
         package let folder: RuntimeFolder
         fileprivate let child: ChildProcess
         /// Readable once clients can connect.
-        fileprivate let readinessDescriptor: Int32
+        fileprivate let readyDescriptor: Int32
 
         /// - Parameter launch: closure that starts the supervisor with a folder and an inherited descriptor for the
         ///   readiness.
@@ -30,7 +30,7 @@ package final class PrivateBroker {
             folder = try PrivateBroker.newFolder()
             let (reader, writer) = try InheritedPipe.make()
             defer { close(writer) }
-            readinessDescriptor = reader
+            readyDescriptor = reader
             do throws(SystemError) {
                 child = try launch(folder, writer)
             } catch {
@@ -41,7 +41,7 @@ package final class PrivateBroker {
 
         /// Kills a supervisor that is not watched yet.
         package func terminate() {
-            close(readinessDescriptor)
+            close(readyDescriptor)
             child.killAndReap()
         }
     }
@@ -51,7 +51,7 @@ package final class PrivateBroker {
     private let child: ChildProcess
     private let loop: EventLoop
     private let onEvent: (Event) -> Void
-    private var readinessDescriptor: Int32
+    private var readyDescriptor: Int32
     private var loopRegistrations: [EventLoop.Registration] = []
 
     /// Starts a private broker. Events come from the loop.
@@ -85,11 +85,11 @@ package final class PrivateBroker {
     {
         folder = supervisor.folder
         child = supervisor.child
-        readinessDescriptor = supervisor.readinessDescriptor
+        readyDescriptor = supervisor.readyDescriptor
         self.loop = loop
         self.onEvent = onEvent
         do throws(SystemError) {
-            let readiness = try loop.add(readinessDescriptor, .readable) { [unowned self] _ in readinessReceived() }
+            let readiness = try loop.add(readyDescriptor, .readable) { [unowned self] _ in readinessReceived() }
             loopRegistrations = [readiness]
             loopRegistrations.append(try loop.add(child.descriptor, .readable) { [unowned self] _ in reportEnded() })
         } catch {
@@ -129,10 +129,10 @@ package final class PrivateBroker {
 
     private func readinessReceived() {
         var byte: UInt8 = 0
-        let isReady = unsafe read(readinessDescriptor, &byte, 1) == 1
+        let isReady = unsafe read(readyDescriptor, &byte, 1) == 1
         loop.remove(loopRegistrations[0])
-        close(readinessDescriptor)
-        readinessDescriptor = -1
+        close(readyDescriptor)
+        readyDescriptor = -1
         // Otherwise the supervisor has ended, which its descriptor reports.
         if isReady { onEvent(.ready) }
     }
@@ -145,8 +145,8 @@ package final class PrivateBroker {
     private func stopWatchingSupervisor() {
         for registration in loopRegistrations { loop.remove(registration) }
         loopRegistrations = []
-        if readinessDescriptor >= 0 { close(readinessDescriptor) }
-        readinessDescriptor = -1
+        if readyDescriptor >= 0 { close(readyDescriptor) }
+        readyDescriptor = -1
     }
 
     /// Returns a random, unused folder name in the first suitable folder for temporary files. The supervisor creates

@@ -10,7 +10,7 @@ extension ClientConnection {
     ///   - window: maximum unacknowledged terminals, 1 to 4,096.
     ///   - lease: time for which the broker keeps the requests after a disconnection, from 0 to one hour in whole
     ///     milliseconds. It also applies when the process is killed.
-    ///   - finishesNone: whether the consumer finishes every delivery; otherwise only deliveries whose body is a file.
+    ///   - consumerFinishesDeliveries: whether the consumer finishes every delivery; otherwise only deliveries whose body is a file.
     ///   - keepsFailures: whether durable failures stay on disk after they are finished, where ``retry(_:)`` repeats
     ///     them.
     ///   - bodies: way of the bodies that the broker has in files.
@@ -18,7 +18,7 @@ extension ClientConnection {
     ///   - onEvent: closure called for each event. It may call this object.
     /// - Throws: `SystemError` if the process cannot have a socket, `ClientError` for an endpoint without `ipc://`.
     package convenience init(
-        endpoint: String, window: Int = 256, lease: Duration = .zero, finishesNone: Bool = false,
+        endpoint: String, window: Int = 256, lease: Duration = .zero, consumerFinishesDeliveries: Bool = false,
         keepsFailures: Bool = false, bodies: BodyAccess = .path, loop: EventLoop,
         onEvent: @escaping (ClientEvent) -> Void
     ) throws {
@@ -27,7 +27,8 @@ extension ClientConnection {
         }
         try self.init(
             endpoints: [BusEndpoint(socket: String(endpoint.dropFirst(6)))], window: window, lease: lease,
-            finishesNone: finishesNone, keepsFailures: keepsFailures, bodies: bodies, loop: loop, onEvent: onEvent)
+            consumerFinishesDeliveries: consumerFinishesDeliveries, keepsFailures: keepsFailures, bodies: bodies,
+            loop: loop, onEvent: onEvent)
     }
 
     /// Starts to connect to the first of several buses that can be reached.
@@ -41,7 +42,7 @@ extension ClientConnection {
     ///   - window: maximum unacknowledged terminals, 1 to 4,096.
     ///   - lease: time for which the broker keeps the requests after a disconnection, from 0 to one hour in whole
     ///     milliseconds; nil for a minute over a network, and none on this machine.
-    ///   - finishesNone: whether the consumer finishes every delivery; otherwise only deliveries whose body is a file.
+    ///   - consumerFinishesDeliveries: whether the consumer finishes every delivery; otherwise only deliveries whose body is a file.
     ///   - keepsFailures: whether durable failures stay on disk after they are finished, where ``retry(_:)`` repeats
     ///     them.
     ///   - bodies: way of the bodies that the broker has in files. With a bus on a network they are always pulled.
@@ -49,12 +50,13 @@ extension ClientConnection {
     ///   - onEvent: closure called for each event. It may call this object.
     /// - Throws: `SystemError` if the process cannot have a socket, `ClientError` if libzmq is missing.
     package convenience init(
-        endpoints: [BusEndpoint], window: Int = 256, lease: Duration? = nil, finishesNone: Bool = false,
+        endpoints: [BusEndpoint], window: Int = 256, lease: Duration? = nil, consumerFinishesDeliveries: Bool = false,
         keepsFailures: Bool = false, bodies: BodyAccess = .path, loop: EventLoop,
         onEvent: @escaping (ClientEvent) -> Void
     ) throws {
         try self.init(
-            endpoints, sharing: nil, window: window, lease: lease, finishesNone: finishesNone,
+            endpoints, sharing: nil, window: window, lease: lease,
+            consumerFinishesDeliveries: consumerFinishesDeliveries,
             keepsFailures: keepsFailures, bodies: bodies, loop: loop, onEvent: onEvent)
     }
 }

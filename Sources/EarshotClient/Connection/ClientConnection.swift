@@ -95,7 +95,7 @@ package final class ClientConnection {
     ///   - hasUserRights: whether the session drops the rights of the administrator.
     package init(
         _ endpoints: [BusEndpoint], sharing network: Network?, window: Int, lease: Duration?,
-        finishesNone: Bool, keepsFailures: Bool = false, principal: PrincipalName? = nil,
+        consumerFinishesDeliveries: Bool, keepsFailures: Bool = false, principal: PrincipalName? = nil,
         hasUserRights: Bool = false, bodies: BodyAccess, loop: EventLoop, onEvent: @escaping (ClientEvent) -> Void
     ) throws {
         guard !endpoints.isEmpty else {
@@ -113,7 +113,7 @@ package final class ClientConnection {
         hello.hasUserRights = hasUserRights
         let isRemote = endpoints.contains(where: \.isRemote)
         hello.pullsBodies = bodies == .pull || isRemote
-        core = ClientCore(hello: hello, finishesNone: finishesNone)
+        core = ClientCore(hello: hello, consumerFinishesDeliveries: consumerFinishesDeliveries)
         if isRemote { core.pulls.maximumReads = Self.maximumNetworkReads }
         try connectToCurrentEndpoint()
         passHook = loop.addHook { [unowned self] in runPass() }

@@ -4,7 +4,7 @@ package import EarshotWire
 ///
 /// If the body is a file (`terminal.response?.bodyFilePath`), its path is valid until the delivery is finished. Call
 /// ``ClientConnection/finishDelivery(_:)`` after reading it, or ``ClientConnection/resubmitRequest(of:)`` if it cannot
-/// be opened. A delivery without a file needs no call, unless the connection was created with `finishesNone`. Finishing
+/// be opened. A delivery without a file needs no call, unless the connection was created with `consumerFinishesDeliveries`. Finishing
 /// a durable terminal (`terminal.isDurable`) deletes its result from the broker's disk.
 package struct DeliveredTerminal: Equatable, Sendable {
     /// Identity of a delivery: number of its session, and its sequence number there.

@@ -107,10 +107,13 @@ struct ClientCore {
     /// Consecutive refusals of a resumption with `session-in-use`.
     var resumptionRefusals = 0
 
-    init(hello: Hello, finishesNone: Bool = false, clock: @escaping @Sendable () -> LoopTime = LoopTime.readClock) {
+    init(
+        hello: Hello, consumerFinishesDeliveries: Bool = false,
+        clock: @escaping @Sendable () -> LoopTime = LoopTime.readClock
+    ) {
         self.hello = hello
         self.clock = clock
-        consumerFinishesDeliveries = finishesNone
+        self.consumerFinishesDeliveries = consumerFinishesDeliveries
     }
 
     // MARK: The connection

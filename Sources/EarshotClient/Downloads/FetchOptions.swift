@@ -35,7 +35,7 @@ public struct FetchOptions: Sendable {
     public var retries = 2
     /// Maximum time of a wait for an origin that has requested a pause, then ``BusError/Code/originCooling``. Zero does
     /// not wait, nil waits. If the origin has announced a longer pause, the request fails at once.
-    public var longestCoolDown: Duration?
+    public var maximumCoolDown: Duration?
     /// Treatment of redirects. Default ``RedirectPolicy/follow``.
     public var redirect = RedirectPolicy.follow
     /// Whether the request only fills the cache: the response has no body.
@@ -144,8 +144,8 @@ public struct FetchOptions: Sendable {
         wire.maxBytes = maximumBytes
         wire.handlerBytesPerSecond = maximumBytesPerSecond
         wire.retries = retries
-        if let longestCoolDown {
-            wire.coolDownWaitMilliseconds = longestCoolDown == .zero ? 0 : try Self.milliseconds(of: longestCoolDown)
+        if let maximumCoolDown {
+            wire.coolDownWaitMilliseconds = maximumCoolDown == .zero ? 0 : try Self.milliseconds(of: maximumCoolDown)
         }
         wire.redirectMode = redirect.wireValue
         wire.cacheMode = cache.wireValue

@@ -23,7 +23,7 @@ final class WatchConnection {
         self.commands = commands
         connection = try ClientConnection(
             endpoints, sharing: network, window: WatchState.maximumUnreadResults, lease: nil,
-            finishesNone: state.isClaim, bodies: bodies, loop: loop
+            consumerFinishesDeliveries: state.isClaim, bodies: bodies, loop: loop
         ) { [unowned self] event in handle(event) }
         subscriptionContinuation = continuation
         connection?.subscribe(state.pattern)

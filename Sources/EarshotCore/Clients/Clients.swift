@@ -1,7 +1,7 @@
 internal import EarshotWire
 
 /// Clients: connections and their first message, numbers of messages, sessions that outlive their connections, handlers
-/// and their listeners.
+/// and their subscribers.
 enum Clients {
     // MARK: Connections
 
@@ -129,14 +129,14 @@ enum Clients {
         return handler
     }
 
-    /// Starts the grace period of the handler's own requests when its last listener has left.
+    /// Starts the grace period of the handler's own requests when its last subscriber has left.
     static func listenerLeft(_ handler: Handle<HandlerEntry>, now: MonotonicTime, in records: inout Records) {
-        guard records.handlers[handler].openHandlerOwnedRequests > 0, records.listeners(of: handler).isEmpty else {
+        guard records.handlers[handler].openHandlerOwnedRequests > 0, records.subscribers(of: handler).isEmpty else {
             return
         }
         let absence = records.nextSerial()
         records.handlers.beginListenerAbsence(of: handler, serial: absence)
         let subject = CoreTimer.TimerEvent.listenerAbsenceEnd(handler: handler, absence: absence)
-        records.setTimer(at: now.advanced(byMilliseconds: records.limits.listenerGraceMilliseconds), for: subject)
+        records.setTimer(at: now.advanced(byMilliseconds: records.limits.subscriberGraceMilliseconds), for: subject)
     }
 }

@@ -12,11 +12,11 @@ public import EarshotWire
 extension Delivery {
     // MARK: Grace
 
-    /// Holds an outcome for the grace period, until the handler has a listener.
+    /// Holds an outcome for the grace period, until the handler has a subscriber.
     static func holdOutcomeUntilListener(
         _ interest: Handle<Interest>, _ outcome: Handle<Outcome>, now: MonotonicTime, in records: inout Records
     ) {
-        records.requests[interest].enter(.awaitingListener)
+        records.requests[interest].enter(.awaitingSubscriber)
         records.requests[interest].outcome = outcome
         records.outcomes.addReference(to: outcome)
         records.chargeHeldOutcome(interest)
@@ -26,7 +26,7 @@ extension Delivery {
             spillBody(outcome, in: &records)
         }
         let subject = CoreTimer.TimerEvent.heldOutcomeGraceEnd(records.requests.reference(to: interest))
-        records.setTimer(at: now.advanced(byMilliseconds: records.limits.listenerGraceMilliseconds), for: subject)
+        records.setTimer(at: now.advanced(byMilliseconds: records.limits.subscriberGraceMilliseconds), for: subject)
     }
 
     /// Ends the grace period of a held request, which keeps its outcome.
@@ -37,12 +37,12 @@ extension Delivery {
 
     // MARK: Memory
 
-    /// Whether the body would have to leave memory for every listener.
+    /// Whether the body would have to leave memory for every subscriber.
     @inline(__always)
     static func mustSpillForListeners(
-        _ outcome: Handle<Outcome>, for listeners: [Handle<ClientSession>], in records: inout Records
+        _ outcome: Handle<Outcome>, for subscribers: [Handle<ClientSession>], in records: inout Records
     ) -> Bool {
-        for client in listeners {
+        for client in subscribers {
             guard records.clients[client].deliveries.isFull,
                 records.outcomes.mustSpillBody(outcome, waiting: records.clients[client].deliveries.unsentCount + 1)
             else { return false }

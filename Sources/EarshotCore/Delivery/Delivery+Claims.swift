@@ -4,14 +4,14 @@ internal import OrderedCollections
 /// Stored results: held ones in memory and results on disk. They wait where they are while too many terminals wait for
 /// their receivers, so that a client that reads is never due more than the bounds allow.
 extension Delivery {
-    /// Claims all stored results of a handler for its listeners. O(requests of the handler).
+    /// Claims all stored results of a handler for its subscribers. O(requests of the handler).
     ///
     /// - Returns: whether there are any.
     static func claimStoredResults(of handler: Handle<HandlerEntry>, in records: inout Records) -> Bool {
         var claimed: [GenerationalHandle<Interest>] = []
         if records.handlers[handler].heldOutcomeCount > 0 {
             for interest in records.handlers.requests(of: handler)
-            where records.requests[interest].phase == .awaitingListener {
+            where records.requests[interest].phase == .awaitingSubscriber {
                 claimed.append(records.requests.reference(to: interest))
             }
         }
@@ -25,7 +25,7 @@ extension Delivery {
         return true
     }
 
-    /// Claims a result on disk for the listeners of its handler. They receive it in this pass at the earliest.
+    /// Claims a result on disk for the subscribers of its handler. They receive it in this pass at the earliest.
     static func claimStoredResult(_ interest: Handle<Interest>, in records: inout Records) {
         let handler = records.requests[interest].handler
         // Removed requests may leave claims behind.
@@ -43,7 +43,7 @@ extension Delivery {
     static func claimableInterest(_ claim: GenerationalHandle<Interest>, in records: Records) -> Handle<Interest>? {
         guard let interest = records.requests.resolve(claim), !records.isAwaitingRemoval(interest) else { return nil }
         let isStored =
-            records.requests[interest].phase == .awaitingListener
+            records.requests[interest].phase == .awaitingSubscriber
             || records.requests[interest].phase == .outcomeOnlyOnDisk && records.durables.hasUnreadResult(interest)
         return isStored ? interest : nil
     }
@@ -54,7 +54,7 @@ extension Delivery {
     /// - Parameter budget: number of results that the pass may still deliver or read.
     static func takeNextDeliverableResult(
         _ budget: inout Int, in records: inout Records
-    ) -> (interest: Handle<Interest>, listeners: [Handle<ClientSession>])? {
+    ) -> (interest: Handle<Interest>, subscribers: [Handle<ClientSession>])? {
         while let (handler, claim) = records.storedResults.nextHandlerAndClaim(canRead: records.durables.canRead) {
             guard let claim, records.handlers.contains(handler) else {
                 records.storedResults.removeClaimsOfFirstHandler()
@@ -64,14 +64,14 @@ extension Delivery {
                 records.storedResults.removeFirstClaim()
                 continue
             }
-            let listeners = records.listeners(of: handler)
-            guard !listeners.isEmpty else {
-                // The next listener claims them again.
+            let subscribers = records.subscribers(of: handler)
+            guard !subscribers.isEmpty else {
+                // The next subscriber claims them again.
                 records.storedResults.removeClaimsOfFirstHandler()
                 continue
             }
-            guard listeners.contains(where: { records.hasRoomForStoredResult($0) }) else {
-                records.storedResults.blockFirstHandler(by: listeners.map { records.clients.reference(to: $0) })
+            guard subscribers.contains(where: { records.hasRoomForStoredResult($0) }) else {
+                records.storedResults.blockFirstHandler(by: subscribers.map { records.clients.reference(to: $0) })
                 continue
             }
             guard budget > 0 else {
@@ -84,7 +84,7 @@ extension Delivery {
             }
             budget -= 1
             records.storedResults.removeFirstClaim()
-            if records.requests[interest].phase == .awaitingListener { return (interest, listeners) }
+            if records.requests[interest].phase == .awaitingSubscriber { return (interest, subscribers) }
             if let id = records.durables.beginResultRead(interest) {
                 records.outbox.appendAction(.durable(.readResult(id)))
             }

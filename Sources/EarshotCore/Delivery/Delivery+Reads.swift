@@ -177,7 +177,7 @@ extension Delivery {
             return bodyOfSentTerminal(of: sequence, to: client, in: &records).map { .available($0) } ?? .unanswerable
         case .request:
             guard let stream = read.growingBodyInterest, isRequestOpen(stream, in: &records),
-                records.listeners(of: records.requests[stream.record].handler).contains(client)
+                records.subscribers(of: records.requests[stream.record].handler).contains(client)
             else { return .unanswerable }
             return growingBody(of: stream.record, in: &records).map { .available($0) } ?? .notYetAvailable
         }
@@ -227,7 +227,7 @@ extension Delivery {
     ) -> GenerationalHandle<Interest>? {
         guard let number = records.handlers.handle(of: records.handlerKey(handler, of: client)),
             let interest = records.interestHoldingID(request, of: number),
-            records.listeners(of: number).contains(client)
+            records.subscribers(of: number).contains(client)
         else { return nil }
         let stream = records.requests.reference(to: interest)
         return isRequestOpen(stream, in: &records) ? stream : nil

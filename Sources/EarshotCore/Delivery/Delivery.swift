@@ -1,7 +1,7 @@
 internal import EarshotHTTP
 internal import EarshotWire
 
-/// Delivery: an outcome becomes one terminal per listener, which is kept until its acknowledgement.
+/// Delivery: an outcome becomes one terminal per subscriber, which is kept until its acknowledgement.
 ///
 /// The functions change the records and call no other mechanism. They return what must follow: that a reply precedes
 /// the next terminal, that a delivery has ended, or that nothing needs the record of a request any more.
@@ -22,19 +22,19 @@ enum Delivery {
 
     // MARK: Terminals
 
-    /// Adds the terminals of a request that has ended to the windows of its listeners. `sendDueTerminals` sends them.
+    /// Adds the terminals of a request that has ended to the windows of its subscribers. `sendDueTerminals` sends them.
     static func beginDelivery(
-        _ interest: Handle<Interest>, with outcome: Handle<Outcome>, for listeners: [Handle<ClientSession>],
+        _ interest: Handle<Interest>, with outcome: Handle<Outcome>, for subscribers: [Handle<ClientSession>],
         in records: inout Records
     ) {
         records.requests[interest].enter(.delivering)
         records.requests[interest].outcome = outcome
         records.outcomes.addReference(to: outcome)
         // An owner that is not subscribed has nothing to acknowledge.
-        if let owner = records.requests[interest].owner, !listeners.contains(owner) {
+        if let owner = records.requests[interest].owner, !subscribers.contains(owner) {
             records.requests[interest].owner = nil
         }
-        for client in listeners { appendTerminal(interest, for: client, in: &records) }
+        for client in subscribers { appendTerminal(interest, for: client, in: &records) }
     }
 
     /// Appends a terminal to the window of a client, without sending it.

@@ -43,9 +43,9 @@ struct DueTerminal: Hashable {
     var kind: Kind {
         let number = packedNumberAndKind >> 2
         return switch packedNumberAndKind & 3 {
-        case 0: .uncountedTerminal(Handle(slabPlace: number))
-        case 1: .countedTerminal(Handle(slabPlace: number))
-        case 2: .compactFailure(Handle(slabPlace: number))
+        case 0: .uncountedTerminal(Handle(indexInSlab: number))
+        case 1: .countedTerminal(Handle(indexInSlab: number))
+        case 2: .compactFailure(Handle(indexInSlab: number))
         default: .withdrawn
         }
     }

@@ -130,7 +130,7 @@ enum Durable {
     }
 
     /// Leaves `outcomeOnlyOnDisk` for `writingOutcome`, before the request enters another phase.
-    static func moveFromRestingToRecording(_ interest: Handle<Interest>, in records: inout Records) {
+    static func leaveOutcomeOnlyOnDisk(_ interest: Handle<Interest>, in records: inout Records) {
         countPendingWithStoredFailure(interest, -1, in: &records)
         records.handlers.removeDurableAwaitingListener(interest, of: records.requests[interest].handler)
         records.requests[interest].enter(.writingOutcome)
@@ -155,7 +155,7 @@ enum Durable {
 
     /// Releases the outcome that a request holds in a durable phase. The caller enters the next phase.
     static func releaseDurableResources(_ interest: Handle<Interest>, in records: inout Records) {
-        if records.requests[interest].phase == .outcomeOnlyOnDisk { moveFromRestingToRecording(interest, in: &records) }
+        if records.requests[interest].phase == .outcomeOnlyOnDisk { leaveOutcomeOnlyOnDisk(interest, in: &records) }
         if let outcome = records.takeOutcome(of: interest) { records.releaseOutcome(outcome) }
     }
 
@@ -165,7 +165,7 @@ enum Durable {
     ) -> DurableRecord? {
         records.uncountRequestHead(of: .durableRequest(interest))
         records.chargeDurableBytes(interest, request: 0, result: 0)
-        if records.requests[interest].phase == .outcomeOnlyOnDisk { moveFromRestingToRecording(interest, in: &records) }
+        if records.requests[interest].phase == .outcomeOnlyOnDisk { leaveOutcomeOnlyOnDisk(interest, in: &records) }
         guard let record = records.durables.remove(interest) else { return nil }
         if let file = record.file { records.releaseSpoolFile(file) }
         return record

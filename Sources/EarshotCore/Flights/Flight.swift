@@ -49,7 +49,8 @@ package struct Flight {
         let cacheMode: CacheMode
 
         init(
-            _ request: HTTPRequest, _ redirect: RedirectMode, _ key: FlightKey, _ partition: String?, isAlone: Bool,
+            _ request: HTTPRequest, _ redirect: RedirectMode, _ key: FlightKey, _ partition: String?,
+            servesSingleRequest: Bool,
             body: BodyID?
         ) {
             cacheMode = key.cacheMode
@@ -61,7 +62,7 @@ package struct Flight {
             jar = request.cookieJarOwner
             self.redirect = redirect
             self.partition = partition
-            self.servesSingleRequest = isAlone
+            self.servesSingleRequest = servesSingleRequest
             self.body = body
         }
     }
@@ -168,7 +169,7 @@ package struct Flight {
     /// Takes the mode of a key that is otherwise equal.
     mutating func adoptCacheMode(of key: FlightKey) {
         nonDefaultProperties = NonDefaultProperties(
-            request, redirect, key, partition, isAlone: servesSingleRequest, body: body)
+            request, redirect, key, partition, servesSingleRequest: servesSingleRequest, body: body)
     }
 
     /// Takes a key that no request has, in another partition.
@@ -176,7 +177,7 @@ package struct Flight {
         let key = FlightKey(
             request, redirect: redirect, partition: partition, alone: id, mode: cacheMode, isExact: requiresEqualFields)
         nonDefaultProperties = NonDefaultProperties(
-            request, redirect, key, partition, isAlone: servesSingleRequest, body: body)
+            request, redirect, key, partition, servesSingleRequest: servesSingleRequest, body: body)
         keyHash = key.hash
     }
 
@@ -195,13 +196,15 @@ extension Flight {
     /// - Parameter key: the `FlightKey` of the other arguments.
     init(
         id: UInt64, request: HTTPRequest, redirect: RedirectMode, partition: String?, key: FlightKey,
-        scope: Handle<OriginScope>, isAlone: Bool, body: BodyID?
+        scope: Handle<OriginScope>, servesSingleRequest: Bool, body: BodyID?
     ) {
         let isPlain = key.variantText.isEmpty && key.cacheMode == .default
         self.init(
             id: id, url: request.url,
             nonDefaultProperties: isPlain
-                ? nil : NonDefaultProperties(request, redirect, key, partition, isAlone: isAlone, body: body),
+                ? nil
+                : NonDefaultProperties(
+                    request, redirect, key, partition, servesSingleRequest: servesSingleRequest, body: body),
             keyHash: key.hash, originScope: scope)
     }
 }

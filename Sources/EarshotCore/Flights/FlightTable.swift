@@ -159,13 +159,13 @@ package struct FlightTable {
     /// Inserts a new flight in phase `queued`, without interests. Its key must name no other flight.
     mutating func begin(
         _ request: HTTPRequest, redirect: RedirectMode, partition: String?, _ key: FlightKey,
-        scope: Handle<OriginScope>, isAlone: Bool, body: BodyID?
+        scope: Handle<OriginScope>, servesSingleRequest: Bool, body: BodyID?
     ) -> Handle<Flight> {
         lastID += 1
         let flight = flights.insert(
             Flight(
                 id: lastID, request: request, redirect: redirect, partition: partition, key: key, scope: scope,
-                isAlone: isAlone, body: body))
+                servesSingleRequest: servesSingleRequest, body: body))
         handlesByKey.insert(flight, key.hash)
         phaseCounts[.queued] += 1
         if key.cacheMode != .default { nonDefaultCacheModeCount += 1 }

@@ -254,11 +254,12 @@ enum Flights {
     /// Inserts a new flight in phase `queued`, without interests and not yet in the queue.
     static func beginFlight(
         _ request: HTTPRequest, redirect: RedirectMode, partition: String?, _ key: FlightKey,
-        scope: Handle<OriginScope>, isAlone: Bool, body: BodyID?, in records: inout Records
+        scope: Handle<OriginScope>, servesSingleRequest: Bool, body: BodyID?, in records: inout Records
     ) -> Handle<Flight> {
         records.originGovernor.flightJoined(scope)
         let flight = records.flights.begin(
-            request, redirect: redirect, partition: partition, key, scope: scope, isAlone: isAlone, body: body)
+            request, redirect: redirect, partition: partition, key, scope: scope,
+            servesSingleRequest: servesSingleRequest, body: body)
         if let body { records.requests.requestBodies.retainBody(body) }
         records.ledger.flights.started += 1
         return flight

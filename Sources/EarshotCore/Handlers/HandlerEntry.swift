@@ -32,12 +32,12 @@ package struct HandlerEntry {
     var subscribers: [Handle<ClientSession>] = []
     /// Number of open requests that belong to the handler itself.
     var openHandlerOwnedRequests = 0
-    /// Durable requests whose outcomes are on disk, waiting for a listener.
+    /// Durable requests whose outcomes are on disk, waiting for a subscriber.
     var durableRequestsAwaitingListener = LinkedList<Interest>()
-    /// Number of outcomes held until there is a listener.
+    /// Number of outcomes held until there is a subscriber.
     var heldOutcomeCount = 0
-    /// Epoch without listeners, which its grace timer names; nil while it has a listener.
-    var listenerAbsenceEpoch: UInt64?
+    /// Epoch without subscribers, which its grace timer names; nil while it has a subscriber.
+    var subscriberAbsenceEpoch: UInt64?
     package var requestCounts = Ledger.Requests()
 
     init(_ key: HandlerKey, root: Handle<RootEntry>) {
@@ -63,7 +63,7 @@ package struct HandlerEntry {
 
     static func isLegal(from: Phase, to: Phase) -> Bool {
         switch (from, to) {
-        // The same phase again: a listener was withdrawn.
+        // The same phase again: a subscriber was withdrawn.
         case (.named, .removing), (.removing, .removing), (.removing, .removed): true
         case (.named, _), (.removing, _), (.removed, _): false
         }

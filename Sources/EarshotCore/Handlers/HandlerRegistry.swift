@@ -250,13 +250,13 @@ package struct HandlerRegistry {
         if subscriptions[client]?.count == 0 { subscriptions[client] = nil }
     }
 
-    /// Begins an epoch without listeners. Its grace timer names the serial.
+    /// Begins an epoch without subscribers. Its grace timer names the serial.
     mutating func beginListenerAbsence(of handler: Handle<HandlerEntry>, serial: UInt64) {
-        handlers[handler].listenerAbsenceEpoch = serial
+        handlers[handler].subscriberAbsenceEpoch = serial
     }
 
-    /// Ends the epoch without listeners.
-    mutating func endListenerAbsence(_ handler: Handle<HandlerEntry>) { handlers[handler].listenerAbsenceEpoch = nil }
+    /// Ends the epoch without subscribers.
+    mutating func endListenerAbsence(_ handler: Handle<HandlerEntry>) { handlers[handler].subscriberAbsenceEpoch = nil }
 
     // MARK: Requests
 
@@ -306,7 +306,7 @@ package struct HandlerRegistry {
         handlers[handler].addOpenRequest(ofOwner: client)
     }
 
-    /// Counts an outcome held until there is a listener.
+    /// Counts an outcome held until there is a subscriber.
     mutating func countHeldOutcome(of handler: Handle<HandlerEntry>) { handlers[handler].heldOutcomeCount += 1 }
 
     /// Counts an outcome that is not held any more.
@@ -353,7 +353,7 @@ package struct HandlerRegistry {
         removedHandlesByFormerKey[key] ?? []
     }
 
-    /// Withdraws a client from the listeners of a handler being removed.
+    /// Withdraws a client from the subscribers of a handler being removed.
     ///
     /// - Returns: whether it was one of them.
     mutating func removeListener(_ client: Handle<ClientSession>, fromRemovalOf handler: Handle<HandlerEntry>) -> Bool {

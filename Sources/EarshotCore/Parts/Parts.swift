@@ -116,7 +116,7 @@ enum Parts {
         deletePartFile(removeKeptPart(of: flight, in: &records), in: &records)
         guard
             records.quotaUse.admitsSharedAmount(
-                1, of: \.waitingPartBytes, for: part.principal, within: records.limits.maximumKeptParts),
+                1, of: \.waitingParts, for: part.principal, within: records.limits.maximumKeptParts),
             records.quotaUse.hasRoomInSpool(for: part.keptBodyBytes, of: part.principal),
             records.outcomes.spooledBytes &+ records.keptParts.keptPartBytes &+ part.keptBodyBytes
                 <= records.limits.maximumSpoolBytes
@@ -132,7 +132,7 @@ enum Parts {
     }
 
     private static func chargePartBytes(of part: KeptPart, sign: Int, in records: inout Records) {
-        records.quotaUse.addSharedAmount(sign, of: \.waitingPartBytes, by: part.principal)
+        records.quotaUse.addSharedAmount(sign, of: \.waitingParts, by: part.principal)
         records.quotaUse.addSpoolBytes(sign * part.keptBodyBytes, of: part.principal)
     }
 

@@ -63,11 +63,11 @@ extension Principals {
     static func exceedsSpoolByteQuota(_ lease: borrowing WorkerLease, in records: inout Records) -> Bool {
         let principal = lease.principal
         guard !records.quotaUse.hasRoomInSpool(for: 0, of: principal), let flight = lease.flight else { return false }
-        var isAlone = true
+        var servesSingleRequest = true
         records.forEachInterest(of: flight) { records, interest in
-            isAlone = isAlone && records.principal(of: interest) == principal
+            servesSingleRequest = servesSingleRequest && records.principal(of: interest) == principal
         }
-        return isAlone
+        return servesSingleRequest
     }
 
     // MARK: Shared amounts

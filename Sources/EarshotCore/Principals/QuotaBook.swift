@@ -30,7 +30,7 @@ package struct QuotaBook {
         /// Bytes of cookie jars. Shared.
         var cookieBytes = 0
         /// Number of partial bodies of flights that wait. Shared.
-        var waitingPartBytes = 0
+        var waitingParts = 0
 
         var isEmpty: Bool { self == ResourceAmounts() }
     }
@@ -249,7 +249,7 @@ package struct QuotaBook {
             $0.bodyBytes += $1.bodyBytes
             $0.subscriptions += $1.subscriptions
             $0.cookieBytes += $1.cookieBytes
-            $0.waitingPartBytes += $1.waitingPartBytes
+            $0.waitingParts += $1.waitingParts
             $0.durableBytes += $1.durableBytes
         }
         if totalUse != sum { faults.append("11: all principals together have \(totalUse), not \(sum)") }

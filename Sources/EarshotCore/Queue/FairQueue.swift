@@ -215,7 +215,7 @@ package struct FairQueue {
     /// unparked only if its obstacle has ended.
     ///
     /// - Parameter onlyHighPriority: whether only class `high` may start.
-    mutating func popNext(
+    mutating func nextStartable(
         in pool: Handle<WorkerPool>, onlyHighPriority: Bool,
         startBlocker: (
             _ principal: Handle<Principal>, _ client: Handle<ClientSession>?, _ scope: Handle<OriginScope>,

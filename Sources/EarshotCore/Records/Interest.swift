@@ -9,8 +9,8 @@ package struct Interest: Generational {
     ///
     /// ```
     /// open → delivering              (the flight ended)
-    /// open → awaitingListener        (the flight ended, and no live client is subscribed)
-    /// awaitingListener → delivering  (a client subscribed, or the grace period is over)
+    /// open → awaitingSubscriber        (the flight ended, and no live client is subscribed)
+    /// awaitingSubscriber → delivering  (a client subscribed, or the grace period is over)
     /// ```
     ///
     /// A durable request:
@@ -22,7 +22,7 @@ package struct Interest: Generational {
     /// awaitingDurableAcceptance → open                                 (on disk)
     /// awaitingDurableAcceptance → writingOutcome                       (refused)
     /// awaitingDurableAcceptance → outcomeOnlyOnDisk                    (the failure was not deleted)
-    /// writingOutcome → delivering, awaitingListener, outcomeOnlyOnDisk (the write has ended)
+    /// writingOutcome → delivering, awaitingSubscriber, outcomeOnlyOnDisk (the write has ended)
     /// outcomeOnlyOnDisk → writingOutcome → delivering                  (its outcome was read)
     /// outcomeOnlyOnDisk → writingOutcome → awaitingDurableAcceptance   (RETRY)
     /// delivering → writingOutcome, outcomeOnlyOnDisk                   (no client acknowledged)
@@ -33,8 +33,8 @@ package struct Interest: Generational {
     package enum Phase: UInt8, CaseIterable {
         /// Waits for the outcome of its flight.
         case open
-        /// Has its outcome, and waits for a listener.
-        case awaitingListener
+        /// Has its outcome, and waits for a subscriber.
+        case awaitingSubscriber
         /// Its terminal waits for delivery or acknowledgement.
         case delivering
         /// Is being written to disk, or its failure is being deleted there; not accepted yet.
@@ -142,20 +142,20 @@ package struct Interest: Generational {
 
     static func isLegal(from: Phase, to: Phase) -> Bool {
         switch (from, to) {
-        case (.open, .awaitingDurableAcceptance), (.open, .writingOutcome), (.open, .awaitingListener),
+        case (.open, .awaitingDurableAcceptance), (.open, .writingOutcome), (.open, .awaitingSubscriber),
             (.open, .outcomeOnlyOnDisk):
             true
         case (.awaitingDurableAcceptance, .open), (.awaitingDurableAcceptance, .writingOutcome),
             (.awaitingDurableAcceptance, .outcomeOnlyOnDisk):
             true
-        case (.writingOutcome, .awaitingListener), (.writingOutcome, .outcomeOnlyOnDisk),
+        case (.writingOutcome, .awaitingSubscriber), (.writingOutcome, .outcomeOnlyOnDisk),
             (.writingOutcome, .awaitingDurableAcceptance):
             true
         case (.outcomeOnlyOnDisk, .writingOutcome): true
         case (.delivering, .writingOutcome), (.delivering, .outcomeOnlyOnDisk): true
-        case (.open, .delivering), (.awaitingListener, .delivering), (.awaitingDurableAcceptance, .delivering): true
+        case (.open, .delivering), (.awaitingSubscriber, .delivering), (.awaitingDurableAcceptance, .delivering): true
         case (.writingOutcome, .delivering), (.outcomeOnlyOnDisk, .delivering): true
-        case (.open, _), (.awaitingListener, _), (.awaitingDurableAcceptance, _), (.writingOutcome, _),
+        case (.open, _), (.awaitingSubscriber, _), (.awaitingDurableAcceptance, _), (.writingOutcome, _),
             (.outcomeOnlyOnDisk, _), (.delivering, _):
             false
         }

@@ -135,7 +135,7 @@ extension Records {
 
     /// Clients that listen to a handler, each once.
     @inline(__always)
-    package func listeners(of handler: Handle<HandlerEntry>) -> [Handle<ClientSession>] {
+    package func subscribers(of handler: Handle<HandlerEntry>) -> [Handle<ClientSession>] {
         guard !clients.endedSessions.isEmpty || handlers.hasSubtreeSubscriptions else {
             return handlers[handler].subscribers
         }

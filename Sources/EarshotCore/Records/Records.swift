@@ -119,10 +119,11 @@ extension Records {
         case .requestDeadline(let interest), .coolDownWaitEnd(let interest), .nextProgressMessage(let interest):
             requests.resolve(interest).map { requests[$0].phase == .open } ?? false
         case .heldOutcomeGraceEnd(let interest):
-            requests.resolve(interest).map { requests[$0].phase == .awaitingListener } ?? false
+            requests.resolve(interest).map { requests[$0].phase == .awaitingSubscriber } ?? false
         case .durableRequestExpiry(let interest, let timer): durables.isExpiryTimer(timer, of: interest)
         case .listenerAbsenceEnd(let handler, let absence):
-            handlers.contains(handler) && handlers[handler].listenerAbsenceEpoch == absence && handlers[handler].isNamed
+            handlers.contains(handler) && handlers[handler].subscriberAbsenceEpoch == absence
+                && handlers[handler].isNamed
         case .backOffEnd(let name): flights.handle(of: name) != nil
         case .coolDownEnd(let scope, let serial): originGovernor.isCurrentCoolDownTimer(scope, serial: serial)
         case .originSpacingEnd(let origin, let pause): originGovernor.isCurrentSpacingTimer(origin, serial: pause)

@@ -32,7 +32,7 @@ package struct RequestBook {
     var count: Int { interests.count }
 
     /// One more than the highest place in use.
-    package var placeBound: Int { interests.bound }
+    package var indexBound: Int { interests.bound }
 
     /// Handles of all requests. O(requests).
     var indices: [Handle<Interest>] { interests.indices }
@@ -45,7 +45,7 @@ package struct RequestBook {
     func contains(_ interest: Handle<Interest>) -> Bool { interests.contains(interest) }
 
     /// Returns the request at a place; nil if there is none.
-    package func interest(atPlace place: Int) -> Handle<Interest>? { interests.handle(atPlace: place) }
+    package func interest(atIndex place: Int) -> Handle<Interest>? { interests.handle(atIndex: place) }
 
     /// Returns a reference to a request, which must exist.
     func reference(to interest: Handle<Interest>) -> GenerationalHandle<Interest> { interests.reference(to: interest) }

@@ -76,7 +76,7 @@ public struct CoreLimits: Equatable, Sendable {
     /// entries that stand together in a list, and an outage reaches it with its first answers.
     public var coolDownURLThreshold = 16
     /// Time for which a terminal waits for a subscriber, and a handler's own requests wait for a new one.
-    public var listenerGraceMilliseconds = 10_000
+    public var subscriberGraceMilliseconds = 10_000
     /// Time for which a durable request is kept after its acceptance. A client that is away for longer, such
     /// as on a holiday of more than a week, is unlikely to return.
     public var durableRetentionMilliseconds = 7 * 86_400_000

@@ -4,24 +4,24 @@
 /// the types of this folder, and tests, make handles. The place of a removed record is reused. A reference that may
 /// outlive its record is a ``GenerationalHandle``.
 package struct Handle<Record>: Hashable, Comparable, Sendable, CustomStringConvertible {
-    private let slabPlace: Int32
+    private let indexInSlab: Int32
 
-    init(slabPlace: Int32) { self.slabPlace = slabPlace }
+    init(indexInSlab: Int32) { self.indexInSlab = indexInSlab }
 
-    init(slabIndex: Int) { slabPlace = Int32(slabIndex) }
+    init(slabIndex: Int) { indexInSlab = Int32(slabIndex) }
 
     /// Index in tables with an entry for each place of the slab.
-    package var slabIndex: Int { Int(slabPlace) }
+    package var slabIndex: Int { Int(indexInSlab) }
 
     /// Number of the record: in reports, and in keys for `NumberHash`.
-    package var recordNumber: Int32 { slabPlace }
+    package var recordNumber: Int32 { indexInSlab }
 
     /// Hashes as the place alone, which takes half as many instructions as the synthesized way through a `Hasher`.
-    package func _rawHashValue(seed: Int) -> Int { slabPlace._rawHashValue(seed: seed) }
+    package func _rawHashValue(seed: Int) -> Int { indexInSlab._rawHashValue(seed: seed) }
 
-    package static func < (left: Handle, right: Handle) -> Bool { left.slabPlace < right.slabPlace }
+    package static func < (left: Handle, right: Handle) -> Bool { left.indexInSlab < right.indexInSlab }
 
-    package var description: String { slabPlace.description }
+    package var description: String { indexInSlab.description }
 }
 
 /// Optional handle in 4 bytes. `Handle?` takes 8 bytes in a record, and a queued request has several.
@@ -33,7 +33,7 @@ package struct OptionalHandle<Record>: Equatable {
     package init(wrappedValue: Handle<Record>?) { slabPlaceOrNegative = wrappedValue?.recordNumber ?? .min }
 
     package var wrappedValue: Handle<Record>? {
-        get { slabPlaceOrNegative < 0 ? nil : Handle(slabPlace: slabPlaceOrNegative) }
+        get { slabPlaceOrNegative < 0 ? nil : Handle(indexInSlab: slabPlaceOrNegative) }
         set { slabPlaceOrNegative = newValue?.recordNumber ?? .min }
     }
 }

@@ -4,10 +4,10 @@
 /// copies the whole record and retains its references.
 package struct Slab<Element> {
     private var storage = RecordStorage<Element>(capacity: 0)
-    private var freePlaces: [Int32] = []
+    private var freeIndexList: [Int32] = []
 
     /// Handle of the first record of an empty slab.
-    static var firstHandle: Handle<Element> { Handle(slabPlace: 0) }
+    static var firstHandle: Handle<Element> { Handle(indexInSlab: 0) }
 
     /// One more than the last place in use or in the free list.
     package private(set) var bound = 0
@@ -15,7 +15,7 @@ package struct Slab<Element> {
     /// records at the last call.
     private var shrinkThresholdCount = 0
 
-    var count: Int { bound - freePlaces.count }
+    var count: Int { bound - freeIndexList.count }
 
     /// Number of records that fit in the allocated memory.
     var capacity: Int { storage.capacity }
@@ -23,29 +23,29 @@ package struct Slab<Element> {
     /// Adds a record. O(1) amortised.
     mutating func insert(_ element: consuming Element) -> Handle<Element> {
         let isShared = !isKnownUniquelyReferenced(&storage)
-        if bound == storage.capacity, freePlaces.isEmpty {
+        if bound == storage.capacity, freeIndexList.isEmpty {
             storage = storage.resized(to: max(8, storage.capacity * 2), isShared: isShared)
             shrinkThresholdCount = storage.capacity / 4
         } else if isShared {
             storage = storage.copy()
         }
-        let place = freePlaces.popLast() ?? Int32(bound)
+        let place = freeIndexList.popLast() ?? Int32(bound)
         if Int(place) == bound { bound += 1 }
         storage.insertRecord(element, at: Int(place))
-        return Handle(slabPlace: place)
+        return Handle(indexInSlab: place)
     }
 
     /// Destroys a record, which must exist.
     mutating func destroy(_ record: Handle<Element>) {
         makeStorageUnique()
         storage.destroyRecord(at: record.slabIndex)
-        freePlaces.append(record.recordNumber)
+        freeIndexList.append(record.recordNumber)
     }
 
     /// Removes and returns a record without a copy. It must exist.
     mutating func removeReturning(_ record: Handle<Element>) -> Element {
         makeStorageUnique()
-        freePlaces.append(record.recordNumber)
+        freeIndexList.append(record.recordNumber)
         return storage.removeRecord(at: record.slabIndex)
     }
 
@@ -57,7 +57,7 @@ package struct Slab<Element> {
     mutating func releaseRoom(least: Int) {
         guard CapacityShrinking.isMostlyUnused(storage.capacity, used: count, least: least) else { return }
         while bound > 0, !storage.hasRecord(at: bound - 1) { bound -= 1 }
-        freePlaces = storage.freeIndices(below: bound)
+        freeIndexList = storage.freeIndices(below: bound)
         if CapacityShrinking.isMostlyUnused(storage.capacity, used: bound, least: least) {
             let isShared = !isKnownUniquelyReferenced(&storage)
             storage = storage.resized(to: bound, isShared: isShared)
@@ -68,7 +68,7 @@ package struct Slab<Element> {
     func contains(_ record: Handle<Element>) -> Bool { storage.hasRecord(at: record.slabIndex) }
 
     /// Returns the handle of the record at a place; nil if there is none.
-    package func handle(atPlace place: Int) -> Handle<Element>? {
+    package func handle(atIndex place: Int) -> Handle<Element>? {
         storage.hasRecord(at: place) ? Handle(slabIndex: place) : nil
     }
 
@@ -95,7 +95,7 @@ package struct Slab<Element> {
     }
 
     /// Handles of all records, for audits and reports. O(bound).
-    var indices: [Handle<Element>] { (0..<bound).compactMap { handle(atPlace: $0) } }
+    var indices: [Handle<Element>] { (0..<bound).compactMap { handle(atIndex: $0) } }
 
     private mutating func makeStorageUnique() {
         if !isKnownUniquelyReferenced(&storage) { storage = storage.copy() }

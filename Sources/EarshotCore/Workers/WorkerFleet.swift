@@ -148,7 +148,7 @@ package struct WorkerFleet {
     package func slotCount(of pool: Handle<WorkerPool>) -> PoolSlotCounts {
         var count = PoolSlotCounts()
         for place in 0..<workers.bound {
-            guard let worker = workers.handle(atPlace: place), servesPool(worker, pool), workers[worker].phase == .ready
+            guard let worker = workers.handle(atIndex: place), servesPool(worker, pool), workers[worker].phase == .ready
             else {
                 continue
             }
@@ -168,7 +168,7 @@ package struct WorkerFleet {
         var best: Handle<WorkerSession>?
         var most = 0
         for place in 0..<workers.bound {
-            guard let worker = workers.handle(atPlace: place), servesPool(worker, pool) else { continue }
+            guard let worker = workers.handle(atIndex: place), servesPool(worker, pool) else { continue }
             let free = freeSlots(of: worker)
             let isPreferred = workers[worker].id == preferred
             let slots = isPreferred ? free + freeSlotLead : free

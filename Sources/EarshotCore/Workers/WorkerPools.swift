@@ -61,13 +61,13 @@ package struct WorkerPools {
     var count: Int { pools.count }
 
     /// One more than the last place.
-    var placeBound: Int { pools.bound }
+    var indexBound: Int { pools.bound }
 
     /// Handles of all pools. O(pools).
     var indices: [Handle<WorkerPool>] { pools.indices }
 
     /// Returns the pool at a place; nil if there is none.
-    func handle(atPlace place: Int) -> Handle<WorkerPool>? { pools.handle(atPlace: place) }
+    func handle(atIndex place: Int) -> Handle<WorkerPool>? { pools.handle(atIndex: place) }
 
     func contains(_ pool: Handle<WorkerPool>) -> Bool { pools.contains(pool) }
 

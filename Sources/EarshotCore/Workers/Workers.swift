@@ -211,7 +211,7 @@ extension Workers {
         // A copy for the closure, which runs while the queue is mutated. It ends before the failure changes a client,
         // so the shared storage is not duplicated.
         let clients = records.clients
-        return records.queue.popNext(in: pool, onlyHighPriority: false) { _, client, _, _ in
+        return records.queue.nextStartable(in: pool, onlyHighPriority: false) { _, client, _, _ in
             if let client, clients[client].deliveries.isClosed { .fullClientWindow } else { .none }
         }
     }

@@ -90,7 +90,7 @@ struct ClusterNode {
         self.lifeNumber = lifeNumber
         var limits = CoreLimits()
         limits.originRules = ClusterCatalogue.originRules
-        limits.listenerGraceMilliseconds = 2_000
+        limits.subscriberGraceMilliseconds = 2_000
         limits.maximumWaitingBodyBytes = 1 << 24
         let workerLimits = WorkerLimits(
             broker: BrokerInstance(rawValue: UInt64(nodeNumber + 1) << 32 | UInt64(lifeNumber)), spoolPath: "/spool")

@@ -101,7 +101,7 @@ extension ReferenceModel {
         case .progress(let progress):
             let name = RequestName(handler: progress.handler, request: progress.request)
             expect(
-                requestsByName[name]?.phase == .open && listeners(of: progress.handler).contains(client.id),
+                requestsByName[name]?.phase == .open && subscribers(of: progress.handler).contains(client.id),
                 2, "client \(id.rawValue) is told the progress of \(name)")
             expect(
                 progress.filePath == nil || requestsByName[name]?.fetch.options.streams == true, 2,
@@ -331,9 +331,9 @@ extension ReferenceModel {
         clearSuspect(of: worker)
         if worker.leases.isEmpty { worker.hasSuspectsOnly = flight.requiresIsolation }
         if flight.requiresIsolation {
-            let isAlone = worker.leases.isEmpty
+            let servesSingleRequest = worker.leases.isEmpty
             expect(
-                isAlone || !flight.isBlamedForLastDeath && worker.hasSuspectsOnly, 8,
+                servesSingleRequest || !flight.isBlamedForLastDeath && worker.hasSuspectsOnly, 8,
                 "suspect \(content) goes to a worker with other transfers")
             let further = flight.workerDeaths - limits.workerDeathsBeforeSuspicion
             let end = now.advanced(byMilliseconds: limits.baseIsolationMilliseconds << further)

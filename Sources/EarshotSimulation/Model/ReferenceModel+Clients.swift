@@ -141,7 +141,7 @@ extension ReferenceModel {
         if request.phase == .open { detachFromFlight(request, by: client, isAtOnce: isAtOnce) }
         moveFromPending(request) { $0.removed += 1 }
         publishResult(
-            request, Ending(code: "removed"), to: listeners(of: request.name.handler).filter { $0 != client.id })
+            request, Ending(code: "removed"), to: subscribers(of: request.name.handler).filter { $0 != client.id })
     }
 
     /// Invariant 2: from now on the client must not receive anything about these requests.
@@ -215,7 +215,7 @@ extension ReferenceModel {
         var delivered: [RequestRecord] = []
         for handler in claimedHandlers {
             let held = requests(of: handler).filter { $0.phase == .awaitingSubscriber }
-            let isServed = listeners(of: handler).contains {
+            let isServed = subscribers(of: handler).contains {
                 $0 == client || sessions[$0]?.hasRoomForResult(limits) == true
             }
             for request in held where !isHeld(request.name) {
@@ -234,7 +234,7 @@ extension ReferenceModel {
     /// outcomes.
     func checkHeldAndDueResults() {
         for handler in claimedHandlers {
-            let listeners = listeners(of: handler)
+            let listeners = subscribers(of: handler)
             guard !listeners.isEmpty, requests(of: handler).contains(where: { $0.phase == .awaitingSubscriber }) else {
                 claimedHandlers.remove(handler)
                 continue
@@ -253,8 +253,8 @@ extension ReferenceModel {
 
     /// Starts the grace period in which requests owned by the handler wait for another subscriber.
     private func listenerRemoved(_ handler: HandlerID) {
-        guard listeners(of: handler).isEmpty else { return }
-        let until = now.advanced(byMilliseconds: limits.listenerGraceMilliseconds)
+        guard subscribers(of: handler).isEmpty else { return }
+        let until = now.advanced(byMilliseconds: limits.subscriberGraceMilliseconds)
         for request in requests(of: handler) where request.owner == nil && request.phase != .ended {
             request.abandonedUntil = until
             timers.insert(ModelTimer(dueAt: until, subject: .abandonedRemoval(request)))
@@ -262,7 +262,7 @@ extension ReferenceModel {
     }
 
     /// Returns the subscribers of a handler, without duplicates.
-    func listeners(of handler: HandlerID) -> Set<ClientID> {
+    func subscribers(of handler: HandlerID) -> Set<ClientID> {
         let direct = handlerListeners[handler] ?? []
         guard !subtreeListeners.isEmpty else { return direct }
         let above: [HandlerID]

@@ -135,12 +135,12 @@ extension ReferenceModel {
         guard let worker = pool.removeValue(forKey: id) else { return }
         workerLeftSchemes(worker)
         let suspected = suspectedAttempt(in: worker)
-        let isAlone = worker.leases.count == 1
+        let servesSingleRequest = worker.leases.count == 1
         for (attempt, lease) in worker.leases {
             transferEnded(lease)
             guard let flight = lease.flight else { continue }
             transferEndedInScope(flight, isAnswered: false)
-            let isSuspectedCause = isDeath && isAlone && attempt == suspected && flight.isBlamedForLastDeath
+            let isSuspectedCause = isDeath && servesSingleRequest && attempt == suspected && flight.isBlamedForLastDeath
             if isDeath {
                 flight.workerDeaths += 1
                 flight.isBlamedForLastDeath = attempt == suspected

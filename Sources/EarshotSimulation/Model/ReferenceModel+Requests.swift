@@ -50,7 +50,8 @@ extension ReferenceModel {
             if code == "queue-full" { ledgerInvariant = 11 }
             if code == "unsupported-scheme" { ledgerInvariant = 14 }
             let isOrphaned = maximumPendingRemovals > 0 && coreLedger.requests.orphaned > ledger.requests.orphaned
-            if ledger.requests.pending > limits.maximumOpenRequests || isOrphaned, listeners(of: fetch.handler).isEmpty
+            if ledger.requests.pending > limits.maximumOpenRequests || isOrphaned,
+                subscribers(of: fetch.handler).isEmpty
             {
                 // Beyond the limit, not even a record is kept for later subscribers.
                 orphanRequest(request)
@@ -291,7 +292,7 @@ extension ReferenceModel {
 
     /// Ends an open request that is no longer in a flight: each subscriber must get one terminal, invariant 1.
     func endRequest(_ request: RequestRecord, _ ending: Ending) {
-        guard listeners(of: request.name.handler).isEmpty else {
+        guard subscribers(of: request.name.handler).isEmpty else {
             deliverResult(request, endingWithSpoolRoom(for: ending, of: request))
             return
         }
@@ -308,7 +309,7 @@ extension ReferenceModel {
             if let code = ending.code { requests.failed[code, default: 0] += 1 } else { requests.answered += 1 }
         }
         if ending.mayBeSpoolFull { uncertainResults.append(ending.code) }
-        publishResult(request, ending, to: listeners(of: request.name.handler), isOrdered: isOrdered)
+        publishResult(request, ending, to: subscribers(of: request.name.handler), isOrdered: isOrdered)
     }
 
     private func holdResult(_ request: RequestRecord, _ ending: Ending) {
@@ -318,7 +319,7 @@ extension ReferenceModel {
     }
 
     private func startGracePeriod(of request: RequestRecord) {
-        let at = now.advanced(byMilliseconds: limits.listenerGraceMilliseconds)
+        let at = now.advanced(byMilliseconds: limits.subscriberGraceMilliseconds)
         timers.insert(ModelTimer(dueAt: at, subject: .graceEnd(request)))
     }
 
@@ -393,7 +394,7 @@ extension ReferenceModel {
             case .pingTimeout(let worker, let pingedAt): pingTimedOut(worker, pingedAt: pingedAt)
             case .graceEnd(let request):
                 guard request.phase == .awaitingSubscriber else { continue }
-                if listeners(of: request.name.handler).isEmpty {
+                if subscribers(of: request.name.handler).isEmpty {
                     orphanRequest(request)
                 } else {
                     startGracePeriod(of: request)

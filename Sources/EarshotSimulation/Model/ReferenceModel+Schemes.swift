@@ -150,7 +150,7 @@ extension ReferenceModel {
         else { return client.waitingTerminalCount }
         var stranded = 0
         for flight in openFlights.values where hasUnservedScheme(flight) {
-            flight.forEachRequest { if listeners(of: $0.name.handler).contains(client.id) { stranded += 1 } }
+            flight.forEachRequest { if subscribers(of: $0.name.handler).contains(client.id) { stranded += 1 } }
         }
         return client.waitingTerminalCount + stranded
     }

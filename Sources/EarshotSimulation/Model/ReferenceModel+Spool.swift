@@ -34,7 +34,7 @@ extension ReferenceModel {
     /// Returns the result for subscribers: `spool-full` if the body would have to wait in the spool for all of them.
     func endingWithSpoolRoom(for ending: Ending, of request: RequestRecord) -> Ending {
         guard isSpoolFull else { return ending }
-        let clients = listeners(of: request.name.handler).compactMap { sessions[$0] }
+        let clients = subscribers(of: request.name.handler).compactMap { sessions[$0] }
         guard
             clients.allSatisfy({
                 $0.isWindowFull && mustSpill(ending, of: request, waiting: $0.unbegunDeliveryCount + 1)

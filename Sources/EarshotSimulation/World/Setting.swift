@@ -48,7 +48,7 @@ struct Setting {
         // Smaller than some bodies of the catalogue, which therefore always wait in the spool.
         limits.maximumWaitingBodyBytes = 1_000
         limits.maximumRedirectHops = [1, 2, 10][random.number(below: 3)]
-        limits.listenerGraceMilliseconds = 500 + random.number(below: 4_000)
+        limits.subscriberGraceMilliseconds = 500 + random.number(below: 4_000)
         limits.maximumOpenRequestsPerClient = [20, 80, 1_000][random.number(below: 3)]
         limits.maximumOpenRequestsPerHandler = Self.drawRequestsPerHandler(&random)
         limits.maximumOpenRequests = [200, 1_000, 10_000][random.number(below: 3)]

@@ -8,8 +8,8 @@ extension World {
 
     func entityTagFields(of tag: String) -> [UInt8] { Array("etag: \(tag)".utf8) }
 
-    private func partFileName(_ attempt: AttemptID, _ number: Int, isContinuation: Bool = false) -> String {
-        "\(number + 1)-\(attempt)\(isContinuation ? ".anew" : "").part"
+    private func partFileName(_ attempt: AttemptID, _ number: Int, startsAnew: Bool = false) -> String {
+        "\(number + 1)-\(attempt)\(startsAnew ? ".anew" : "").part"
     }
 
     // MARK: Workers
@@ -34,7 +34,7 @@ extension World {
     /// Writes more of a body.
     private mutating func growPart(_ job: Job, _ key: Int, at number: Int) -> BodyPart {
         let isResuming = spool[partFileName(job.attempt, number)] != nil && job.resume != nil
-        let file = partFileName(job.attempt, number, isContinuation: job.resume != nil && !isResuming)
+        let file = partFileName(job.attempt, number, startsAnew: job.resume != nil && !isResuming)
         let content = JobContent(method: job.method, url: job.url, fields: job.httpFields)
         let begun = spool[file] ?? SimulatedFile(content: content, tag: entityTag(of: key), bytes: 0)
         let rest = catalogue.bodyLength(of: key) - begun.bytes
@@ -46,7 +46,7 @@ extension World {
     /// Returns the partial body of a transfer that a worker abandons.
     mutating func abandonedPart(_ job: Job, at number: Int) -> BodyPart? {
         let own = partFileName(job.attempt, number)
-        let continued = partFileName(job.attempt, number, isContinuation: true)
+        let continued = partFileName(job.attempt, number, startsAnew: true)
         let file = spool[continued] == nil ? own : continued
         if let known = spool[file] { return BodyPart(fileName: file, httpFields: entityTagFields(of: known.tag)) }
         guard let key = contentKey(of: job), catalogue.isStoredInSpool(key), job.method == "GET",
@@ -61,7 +61,7 @@ extension World {
     /// - Returns: Whether it resumed the lent partial body.
     mutating func completePart(_ job: Job, at number: Int) -> Bool {
         let own = spool.removeValue(forKey: partFileName(job.attempt, number))
-        spool[partFileName(job.attempt, number, isContinuation: true)] = nil
+        spool[partFileName(job.attempt, number, startsAnew: true)] = nil
         guard let own, let key = contentKey(of: job) else { return false }
         return job.resume != nil && own.tag == entityTag(of: key)
     }
@@ -84,7 +84,7 @@ extension World {
         for part in parts {
             guard let number = links[link]?.peerNumber, let kept = part.newFileName,
                 part.fileName == partFileName(part.attempt, number)
-                    || part.fileName == partFileName(part.attempt, number, isContinuation: true),
+                    || part.fileName == partFileName(part.attempt, number, startsAnew: true),
                 let left = spool.removeValue(forKey: part.fileName), left.bytes > 0
             else { continue }
             spool[kept] = left

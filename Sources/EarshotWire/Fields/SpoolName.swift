@@ -45,10 +45,10 @@ public enum SpoolName {
 
     /// Returns the name of a body while a process writes it.
     ///
-    /// - Parameter isContinuation: Whether the broker offered a part to the attempt, but the worker writes another
+    /// - Parameter startsAnew: Whether the broker offered a part to the attempt, but the worker writes another
     ///   body.
-    public static func partFile(of attempt: AttemptID, pid: Int32, isContinuation: Bool = false) -> String {
-        "\(pid)-\(attempt)\(isContinuation ? ".anew" : "")\(partSuffix)"
+    public static func partFile(of attempt: AttemptID, pid: Int32, startsAnew: Bool = false) -> String {
+        "\(pid)-\(attempt)\(startsAnew ? ".anew" : "")\(partSuffix)"
     }
 
     /// Returns the name of a file while the broker's process writes it.
@@ -56,7 +56,7 @@ public enum SpoolName {
 
     /// Returns whether a process may write a file of this name for an attempt.
     public static func isPart(_ name: String, of attempt: AttemptID, pid: Int32) -> Bool {
-        name == partFile(of: attempt, pid: pid) || name == partFile(of: attempt, pid: pid, isContinuation: true)
+        name == partFile(of: attempt, pid: pid) || name == partFile(of: attempt, pid: pid, startsAnew: true)
     }
 
     /// Returns the name of an attempt's part for the next attempt.

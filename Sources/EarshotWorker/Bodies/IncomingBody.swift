@@ -46,11 +46,11 @@ struct IncomingBody: ~Copyable {
     /// Length and time of the last checkpoint, at first 0 and the time of the first hash thread; nil before it.
     private var lastCheckpoint: (bytes: Int, time: LoopTime)?
 
-    init(of attempt: AttemptID, _ terms: Terms, maxBytes: Int, isContinuation: Bool = false) {
+    init(of attempt: AttemptID, _ terms: Terms, maxBytes: Int, startsAnew: Bool = false) {
         self.attempt = attempt
         self.terms = terms
         self.maximumBodyBytes = maxBytes
-        self.hasOfferedPart = isContinuation
+        self.hasOfferedPart = startsAnew
     }
 
     /// Continues the file of the offered part, whose bytes the hash covers.
@@ -137,7 +137,7 @@ struct IncomingBody: ~Copyable {
     /// Moves the bytes so far from memory to a new file. It is called again only if it throws.
     private mutating func spill() throws(SystemError) {
         guard let spool = terms.spool else { throw SystemError("no spool", number: ENOENT) }
-        let name = SpoolName.partFile(of: attempt, pid: getpid(), isContinuation: hasOfferedPart)
+        let name = SpoolName.partFile(of: attempt, pid: getpid(), startsAnew: hasOfferedPart)
         let newFile = try SpoolFile(name, in: spool)
         try newFile.write(memoryBytes.span)
         memoryBytes = []

@@ -101,7 +101,7 @@ struct IncomingResponse: ~Copyable {
         if let part { continuation = .offered(part) }
         body = IncomingBody(
             of: expectation.attempt, expectation.terms, maxBytes: maxBytes ?? .max,
-            isContinuation: expectation.isResuming)
+            startsAnew: expectation.isResuming)
     }
 
     /// Resets to the state before the first byte, without the part of earlier attempts.

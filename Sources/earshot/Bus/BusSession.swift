@@ -38,13 +38,13 @@ final class BusSession {
     /// - Parameters:
     ///   - answerTimeout: maximum time until the broker answers; nil for the default.
     ///   - window: maximum number of unacknowledged terminals.
-    ///   - finishesNone: whether the caller acknowledges each terminal.
+    ///   - consumerFinishesDeliveries: whether the caller acknowledges each terminal.
     ///   - keepsFailures: whether durable failures stay on disk after their acknowledgement.
     ///   - owner: user whose handlers the names mean; nil for the user of this process.
     /// - Throws: `CommandError` if no broker serves it.
     static func connect(
         to location: BusLocation, answerTimeout: Duration? = nil, window: Int = 256,
-        finishesNone: Bool = false, keepsFailures: Bool = false, owner: HandlerOwner? = nil,
+        consumerFinishesDeliveries: Bool = false, keepsFailures: Bool = false, owner: HandlerOwner? = nil,
         onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws -> BusSession {
         guard try location.isServed() else {
@@ -53,12 +53,12 @@ final class BusSession {
         let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], skipsIgnoredSignals: true)
         return try BusSession(
             location, EventLoop(), signals, window: window, patience: answerTimeout,
-            finishesNone: finishesNone, keepsFailures: keepsFailures, of: owner, onEvent)
+            consumerFinishesDeliveries: consumerFinishesDeliveries, keepsFailures: keepsFailures, of: owner, onEvent)
     }
 
     init(
         _ location: BusLocation, _ loop: EventLoop, _ signals: SignalSource, window: Int,
-        patience: Duration? = nil, finishesNone: Bool = false, keepsFailures: Bool = false,
+        patience: Duration? = nil, consumerFinishesDeliveries: Bool = false, keepsFailures: Bool = false,
         of owner: HandlerOwner? = nil, _ onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws {
         self.location = location
@@ -69,7 +69,8 @@ final class BusSession {
         let reference = SessionReference()
         connection = try ClientConnection(
             location.endpoints, sharing: nil, window: window, lease: nil,
-            finishesNone: finishesNone, keepsFailures: keepsFailures, principal: owner?.principal,
+            consumerFinishesDeliveries: consumerFinishesDeliveries, keepsFailures: keepsFailures,
+            principal: owner?.principal,
             bodies: Environment.value("EARSHOT_BODIES") == "pull" ? .pull : .path, loop: loop
         ) { event in
             guard let session = reference.session else { return }

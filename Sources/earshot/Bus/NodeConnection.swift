@@ -68,7 +68,7 @@ final class NodeConnection {
         let reference = ConnectionReference()
         let connection = try ClientConnection(
             [endpoint], sharing: network, window: Self.window, lease: Self.lease,
-            finishesNone: false, bodies: .pull, loop: loop
+            consumerFinishesDeliveries: false, bodies: .pull, loop: loop
         ) { event in reference.connection?.handle(event) }
         self.connection = connection
         reference.connection = self

@@ -188,7 +188,7 @@ struct GetCommand: ParsableCommand {
             limit: course.jobs.map { JobLimit(jobs: $0, isBusPrivate: bus != nil) }, cookies: cookies,
             hook: program)
         let session = try BusSession(
-            place, loop, signals, window: GetRun.maximumPendingRequests, finishesNone: true
+            place, loop, signals, window: GetRun.maximumPendingRequests, consumerFinishesDeliveries: true
         ) { _, event in run.handle(event) }
         session.isQuiet = messages.quiet
         defer { session.connection.close() }

@@ -35,7 +35,7 @@ struct WaitCommand: ParsableCommand {
         try runAndExit {
             let wait = HandlerWait(handler, verbose: failure.verbose)
             let session = try BusSession.connect(
-                to: place.busLocation(), window: Self.deliveryWindow, finishesNone: true
+                to: place.busLocation(), window: Self.deliveryWindow, consumerFinishesDeliveries: true
             ) { session, event in
                 wait.handleEvent(event, session)
             }

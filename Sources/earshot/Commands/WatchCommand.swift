@@ -69,7 +69,7 @@ struct WatchCommand: ParsableCommand {
             // An unprinted result stays unacknowledged, so the broker redelivers a durable one to the next subscriber.
             let session = try BusSession.connect(
                 to: place.busLocation(), answerTimeout: target.untilDone ? Self.brokerAbsenceTimeout : nil,
-                finishesNone: true, keepsFailures: target.keepFailures
+                consumerFinishesDeliveries: true, keepsFailures: target.keepFailures
             ) { session, event in
                 switch event {
                 case .terminal(let delivery, let body):

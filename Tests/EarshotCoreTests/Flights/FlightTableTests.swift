@@ -49,10 +49,13 @@ struct FlightTableTests {
     }
 
     private static func begin(
-        _ table: inout FlightTable, _ url: String = "http://o/", mode: CacheMode = .default, isAlone: Bool = false
+        _ table: inout FlightTable, _ url: String = "http://o/", mode: CacheMode = .default,
+        servesSingleRequest: Bool = false
     ) throws -> Handle<Flight> {
-        let (request, key) = try key(url, mode: mode, alone: isAlone ? table.nextID : nil)
-        return table.begin(request, redirect: .follow, partition: nil, key, scope: 3, isAlone: isAlone, body: nil)
+        let (request, key) = try key(url, mode: mode, alone: servesSingleRequest ? table.nextID : nil)
+        return table.begin(
+            request, redirect: .follow, partition: nil, key, scope: 3, servesSingleRequest: servesSingleRequest,
+            body: nil)
     }
 
     /// Enters a phase. A deferred cancellation allows the flight to be `ended`, and the flight of another URL allows it
@@ -173,8 +176,8 @@ struct FlightTableTests {
     }
 
     @Test mutating func `a flight for one request has a key of its own`() throws {
-        let flight = try Self.begin(&table, isAlone: true)
-        let second = try Self.begin(&table, isAlone: true)
+        let flight = try Self.begin(&table, servesSingleRequest: true)
+        let second = try Self.begin(&table, servesSingleRequest: true)
         let (_, key) = try Self.key("http://o/")
         #expect(table.joinableFlight(key) == nil && flight != second)
         #expect(table.checkInvariants() == [])

@@ -9,10 +9,10 @@ struct InterestTests {
         let next: Set<Interest.Phase> =
             switch from {
             case .open:
-                [.delivering, .awaitingListener, .awaitingDurableAcceptance, .outcomeOnlyOnDisk, .writingOutcome]
-            case .awaitingListener: [.delivering]
+                [.delivering, .awaitingSubscriber, .awaitingDurableAcceptance, .outcomeOnlyOnDisk, .writingOutcome]
+            case .awaitingSubscriber: [.delivering]
             case .awaitingDurableAcceptance: [.open, .writingOutcome, .outcomeOnlyOnDisk, .delivering]
-            case .writingOutcome: [.delivering, .awaitingListener, .outcomeOnlyOnDisk, .awaitingDurableAcceptance]
+            case .writingOutcome: [.delivering, .awaitingSubscriber, .outcomeOnlyOnDisk, .awaitingDurableAcceptance]
             case .outcomeOnlyOnDisk: [.writingOutcome, .delivering]
             case .delivering: [.writingOutcome, .outcomeOnlyOnDisk]
             }

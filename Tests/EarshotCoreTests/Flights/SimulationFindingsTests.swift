@@ -90,7 +90,7 @@ struct SimulationFindingsTests {
 
     @Test func `a handler's requests have their whole grace from the last time it lost its listeners`() {
         var limits = CoreLimits()
-        limits.listenerGraceMilliseconds = 1_000
+        limits.subscriberGraceMilliseconds = 1_000
         var rig = CoreRig(limits: limits)
         let pattern = HandlerPattern("h")!
         let a = rig.client(1)

@@ -174,9 +174,9 @@ struct HandlerRegistryTests {
     @Test func `an epoch without listeners ends with the next listener`() {
         var (registry, handler) = Self.registry(.named)
         registry.beginListenerAbsence(of: handler, serial: 4)
-        #expect(registry[handler].listenerAbsenceEpoch == 4)
+        #expect(registry[handler].subscriberAbsenceEpoch == 4)
         registry.endListenerAbsence(handler)
-        #expect(registry[handler].listenerAbsenceEpoch == nil)
+        #expect(registry[handler].subscriberAbsenceEpoch == nil)
     }
 
     // MARK: Requests

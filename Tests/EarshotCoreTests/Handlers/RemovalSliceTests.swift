@@ -478,7 +478,7 @@ struct RemovalSliceTests {
         }
         #expect(ends == [10, 20, 30, 40])
         #expect(rig.core.ledger.requests.failed == ["deadline": 50])
-        rig.wait(milliseconds: limits.listenerGraceMilliseconds)
+        rig.wait(milliseconds: limits.subscriberGraceMilliseconds)
         #expect(rig.core.ledger.requests.orphaned == 10)
         for _ in 0..<4 {
             rig.now = rig.now.advanced(byNanoseconds: 1)

@@ -277,10 +277,10 @@ struct QuotaTests {
             }
             #expect(breakOff(Self.a) == 2)
             let use = rig.core.records.quotaUse.currentUse(by: 1)
-            #expect(use.waitingPartBytes == 2 && use.spoolBytes == 800)
+            #expect(use.waitingParts == 2 && use.spoolBytes == 800)
             #expect(breakOff(Self.b) == 4, "those of another user are kept")
             rig.pass { $0.remove("h", by: Self.a) }
-            #expect(rig.core.records.quotaUse.currentUse(by: 1).waitingPartBytes == 0)
+            #expect(rig.core.records.quotaUse.currentUse(by: 1).waitingParts == 0)
             Self.expectSound(rig)
         }
     }

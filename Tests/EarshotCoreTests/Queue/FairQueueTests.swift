@@ -69,7 +69,7 @@ struct FairQueueTests {
             case .atScope: .scopeCoolingDown
             case .atOrigin, .returned: .originWithoutRoom
             }
-        if obstacle != .none { _ = queue.popNext(in: 0, onlyHighPriority: false) { _, _, _, _ in obstacle } }
+        if obstacle != .none { _ = queue.nextStartable(in: 0, onlyHighPriority: false) { _, _, _, _ in obstacle } }
         if phase == .returned { queue.unparkLanes(ofOrigin: 2) }
         return queue
     }
@@ -97,7 +97,7 @@ struct FairQueueTests {
         #expect(Phase.of(queue) == phase)
         var requested = 0
         func turn(_ obstacle: FairQueue.StartBlocker) -> Handle<Interest>? {
-            queue.popNext(in: 0, onlyHighPriority: false) { principal, client, scope, priority in
+            queue.nextStartable(in: 0, onlyHighPriority: false) { principal, client, scope, priority in
                 #expect(principal == 5 && client == 1 && scope == 3 && priority == .normal)
                 requested += 1
                 return obstacle
@@ -132,7 +132,9 @@ struct FairQueueTests {
         -> [Handle<Interest>]
     {
         var order: [Handle<Interest>] = []
-        while let next = queue.popNext(in: pool, onlyHighPriority: isForHigh, startBlocker: { _, _, _, _ in .none }) {
+        while let next = queue.nextStartable(
+            in: pool, onlyHighPriority: isForHigh, startBlocker: { _, _, _, _ in .none })
+        {
             queue.remove(next)
             order.append(next)
         }
@@ -179,12 +181,12 @@ struct FairQueueTests {
         for client in 1...3 as ClosedRange<Handle<ClientSession>> {
             queue.push(Handle(slabIndex: client.slabIndex), at: Self.place(client: client))
         }
-        #expect(queue.popNext(in: 0, onlyHighPriority: false) { _, _, _, _ in .originWithoutRoom } == nil)
+        #expect(queue.nextStartable(in: 0, onlyHighPriority: false) { _, _, _, _ in .originWithoutRoom } == nil)
         func rotating() -> Int { queue.lanes.indices.count { queue.lanes[$0].isUnparkedWithoutTurn } }
         #expect(rotating() == 0)
         queue.unparkLanes(ofOrigin: 2)
         #expect(rotating() == 1)
-        #expect(queue.popNext(in: 0, onlyHighPriority: false) { _, _, _, _ in .none } == 1)
+        #expect(queue.nextStartable(in: 0, onlyHighPriority: false) { _, _, _, _ in .none } == 1)
         #expect(rotating() == 1, "the lane of client 2")
         queue.remove(1)
         #expect(Self.drain(&queue) == [2, 3])
@@ -194,13 +196,13 @@ struct FairQueueTests {
         for client in 1...2 as ClosedRange<Handle<ClientSession>> {
             queue.push(Handle(slabIndex: client.slabIndex), at: Self.place(client: client))
         }
-        #expect(queue.popNext(in: 0, onlyHighPriority: false) { _, _, _, _ in .originWithoutRoom } == nil)
+        #expect(queue.nextStartable(in: 0, onlyHighPriority: false) { _, _, _, _ in .originWithoutRoom } == nil)
         for _ in 0..<3 {
             queue.unparkLanes(ofOrigin: 2)
-            #expect(queue.popNext(in: 0, onlyHighPriority: false) { _, _, _, _ in .originWithoutRoom } == nil)
+            #expect(queue.nextStartable(in: 0, onlyHighPriority: false) { _, _, _, _ in .originWithoutRoom } == nil)
         }
         queue.unparkLanes(ofOrigin: 2)
-        #expect(queue.popNext(in: 0, onlyHighPriority: false) { _, _, _, _ in .none } == 1)
+        #expect(queue.nextStartable(in: 0, onlyHighPriority: false) { _, _, _, _ in .none } == 1)
         #expect(queue.checkInvariants() == [])
     }
 

@@ -27,7 +27,7 @@ struct PrincipalTurnTests {
     ) -> [Handle<Principal>] {
         var principals: [Handle<Principal>] = []
         while principals.count < count,
-            let next = queue.popNext(in: 0, onlyHighPriority: isForHigh, startBlocker: obstacle)
+            let next = queue.nextStartable(in: 0, onlyHighPriority: isForHigh, startBlocker: obstacle)
         {
             principals.append(principal(of: next))
             queue.remove(next)
@@ -107,7 +107,8 @@ struct PrincipalTurnTests {
         }
         var counts: [Handle<Principal>: [Int: Int]] = [:]
         for _ in 0..<1_700 {
-            guard let next = queue.popNext(in: 0, onlyHighPriority: false, startBlocker: { _, _, _, _ in .none }) else {
+            guard let next = queue.nextStartable(in: 0, onlyHighPriority: false, startBlocker: { _, _, _, _ in .none })
+            else {
                 break
             }
             counts[Self.principal(of: next), default: [:]][next.slabIndex / Self.principals / 10_000, default: 0] += 1
@@ -148,7 +149,7 @@ struct PrincipalTurnTests {
             queue.unparkLanes(ofOrigin: 0)
             isFull = false
             let begun = starts.count
-            while let next = queue.popNext(
+            while let next = queue.nextStartable(
                 in: 0, onlyHighPriority: false,
                 startBlocker: { _, _, scope, _ in
                     scope == 0 ? (isFull ? .originWithoutRoom : .none) : .originWithoutRoom
@@ -184,7 +185,7 @@ struct PrincipalTurnTests {
         #expect(starts == [Self.b, Self.b])
         #expect(queue.turnsByPool[0].principalTurns.count == 0 && queue.principalQueues.count == 1)
         var requested = 0
-        _ = queue.popNext(in: 0, onlyHighPriority: false) { _, _, _, _ in
+        _ = queue.nextStartable(in: 0, onlyHighPriority: false) { _, _, _, _ in
             requested += 1
             return .none
         }
@@ -275,7 +276,8 @@ struct PrincipalTurnTests {
             case 5: open(Int(random.next() % 4), Int(random.next() % 6))
             default:
                 let pool = Handle<WorkerPool>(slabIndex: Int(random.next() % 2))
-                if let next = queue.popNext(in: pool, onlyHighPriority: random.next() % 4 == 0, startBlocker: obstacle)
+                if let next = queue.nextStartable(
+                    in: pool, onlyHighPriority: random.next() % 4 == 0, startBlocker: obstacle)
                 {
                     #expect(queued.remove(next) != nil)
                     queue.remove(next)
@@ -287,7 +289,7 @@ struct PrincipalTurnTests {
         }
         for kind in 0..<4 { for number in closed[kind].sorted() { open(kind, number) } }
         for pool in 0..<2 as Range<Handle<WorkerPool>> {
-            while let next = queue.popNext(in: pool, onlyHighPriority: false, startBlocker: obstacle) {
+            while let next = queue.nextStartable(in: pool, onlyHighPriority: false, startBlocker: obstacle) {
                 #expect(queued.remove(next) != nil)
                 queue.remove(next)
             }

@@ -88,7 +88,7 @@ struct RequestBookTests {
         }
         #expect(book.hasSpareCapacity(beyond: 0))
         book.releaseRoom(least: 0)
-        #expect(!book.hasSpareCapacity(beyond: 0) && book.placeBound == 1)
+        #expect(!book.hasSpareCapacity(beyond: 0) && book.indexBound == 1)
         #expect(try find("0") == requests[0] && book.checkInvariants() == [])
     }
 }

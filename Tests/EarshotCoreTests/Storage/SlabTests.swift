@@ -148,7 +148,7 @@ struct OptionalHandleTests {
         @OptionalHandle var flight: Handle<Int>? = nil
     }
 
-    @Test(arguments: [nil, 0, 1, Handle(slabPlace: .max)] as [Handle<Int>?])
+    @Test(arguments: [nil, 0, 1, Handle(indexInSlab: .max)] as [Handle<Int>?])
     func `a number and its absence read back`(_ number: Handle<Int>?) {
         var record = Record(owner: number)
         #expect(record.owner == number && record.flight == nil)
@@ -165,7 +165,7 @@ struct OptionalHandleTests {
 
 /// Handles of records that only a test knows, written as their places.
 extension Handle: ExpressibleByIntegerLiteral {
-    public init(integerLiteral place: Int32) { self.init(slabPlace: place) }
+    public init(integerLiteral place: Int32) { self.init(indexInSlab: place) }
 }
 
 extension Handle: Strideable {

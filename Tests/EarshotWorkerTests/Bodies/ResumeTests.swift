@@ -62,7 +62,7 @@ import Testing
         #expect(try bed.fetch(job))
         let done = try #require(bed.broker.completion(job.attempt)?.completion)
         #expect(!done.isResumed)
-        #expect(done.fileName == SpoolName.partFile(of: job.attempt, pid: getpid(), isContinuation: true))
+        #expect(done.fileName == SpoolName.partFile(of: job.attempt, pid: getpid(), startsAnew: true))
         #expect(try content(done, bed) == body)
         #expect(bed.spool == [done.fileName])
     }
