@@ -308,7 +308,7 @@ extension BrokerCore {
         let leaf = records.flights.endOfRedirectChain(of: flight)
         switch records.flights[leaf].phase {
         case .queued: enqueueInterest(interest, for: leaf)
-        case .claiming: Cluster.promote(leaf, to: records.requests[interest].priority, in: &records)
+        case .claiming: Cluster.requestJoined(leaf, interest, in: &records)
         case .running(let worker):
             Workers.raiseSizeLimit(leaf, at: worker, to: options.maxBytes, in: &records)
             // The subscribers of a request that joins a running transfer get the progress so far.

@@ -153,11 +153,11 @@ extension BrokerCore {
             return
         }
         let isRemote = principal != PrincipalTable.administrator
-        let isSecretRight =
-            workerSecret.map { secret in
-                ready.supervisorSecret.map { ConstantTime.isEqual($0.utf8, secret.utf8) } ?? false
-            } ?? true
-        let isTrusted = !isRemote && isSecretRight
+        func hasSupervisorSecret() -> Bool {
+            guard let workerSecret else { return true }
+            return ready.supervisorSecret.map { ConstantTime.isEqual($0.utf8, workerSecret.utf8) } ?? false
+        }
+        let isTrusted = !isRemote && hasSupervisorSecret()
         guard schemes.isDisjoint(with: web.union([BodyAddress.scheme])) || isTrusted else {
             let reserved = "http, https and \(BodyAddress.scheme) are for the supervisor's children"
             refuseReady(of: worker, "not-a-child", reserved, isRemote: isRemote)

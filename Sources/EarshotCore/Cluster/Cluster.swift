@@ -101,10 +101,13 @@ enum Cluster {
         let isRepeated = records.flights[flight].assignedAttemptCount > 0 || uselessResults != nil
         var since = uselessResults?.receivedAt ?? (isRepeated ? now : .init(nanoseconds: .min))
         records.clusterState?.value.uselessResults[flight]?.receivedAt = nil
+        var hasAge = false
         records.forEachInterest(of: flight) { records, interest in
             records.queue.remove(interest)
             principal = records.principal(of: interest)
-            since = max(since, records.requests[interest].requestedAt)
+            let origin = originTime(of: interest, in: records)
+            since = max(since, origin)
+            hasAge = hasAge || origin < records.requests[interest].requestedAt
         }
         if !records.flights.isAwaitedByRequest(flight) { since = now }
         let want = want(of: flight, in: &records)
@@ -115,7 +118,22 @@ enum Cluster {
         records.clusterState?.value.quotaCharges[flight] = ClusterState.Charge(principal: principal, origin: origin)
         records.flights.enterPhase(.claiming, flight)
         let local = records.localFlightName(flight)
-        records.clusterState?.value.book.addClaim(local, want, since: since, now: now)
+        records.clusterState?.value.book.addClaim(local, want, since: since, hasAge: hasAge, now: now)
+    }
+
+    /// Time at which the program made a request, by the age that its client has stated.
+    private static func originTime(of interest: Handle<Interest>, in records: borrowing Records) -> MonotonicTime {
+        let request = records.requests[interest]
+        guard let number = request.rareOptions else { return request.requestedAt }
+        return request.requestedAt.advanced(byMilliseconds: -records.requests[number].ageMilliseconds)
+    }
+
+    /// A request has joined a claiming flight. What ended before the program made it does not answer it.
+    static func requestJoined(_ flight: Handle<Flight>, _ interest: Handle<Interest>, in records: inout Records) {
+        let local = records.localFlightName(flight)
+        let time = originTime(of: interest, in: records)
+        records.clusterState?.value.book.requestJoined(local, madeAt: time)
+        promote(flight, to: records.requests[interest].priority, in: &records)
     }
 
     /// Pool of the workers that read bodies of other nodes. They go on while this node drains.

@@ -79,11 +79,14 @@ extension ClusterBook {
 
     package struct Claim {
         /// Distinguishes it from other claims, also of the same flight.
-        let serial: UInt64
+        /// Answers to another serial are ignored.
+        var serial: UInt64
         var want: EngineWant
         var phase: Phase
         /// Time from which a result answers this claim.
-        let earliestResultTime: MonotonicTime
+        var earliestResultTime: MonotonicTime
+        /// Whether that is before the arrival of its requests, which had waited for this broker.
+        var hasAge = false
         /// Whether the engine may have a want of this node.
         var isKnownToEngine: Bool
         /// Whether another node ran the flight at the latest assertion.

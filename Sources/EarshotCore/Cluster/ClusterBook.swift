@@ -83,9 +83,26 @@ package struct ClusterBook {
     /// Adds a flight that is about to start.
     ///
     /// - Precondition: the flight has no claim, and no other claim has its key.
-    mutating func addClaim(_ flight: LocalFlight, _ want: EngineWant, since: MonotonicTime, now: MonotonicTime) {
+    ///
+    /// - Parameters:
+    ///   - since: time from which a result answers its requests.
+    ///   - hasAge: whether that is before their arrival.
+    mutating func addClaim(
+        _ flight: LocalFlight, _ want: EngineWant, since: MonotonicTime, hasAge: Bool = false, now: MonotonicTime
+    ) {
         insertClaim(flight, want, .waiting, since: since, isRecorded: true, isHosted: false, now: now)
+        claims[flight]?.hasAge = hasAge
         if isMember { assertClaim(of: flight) }
+    }
+
+    /// A request has joined an open claim with an age. Older results than it no longer answer the claim, also if the
+    /// engine is sending one: the claim is asserted again under another serial.
+    mutating func requestJoined(_ flight: LocalFlight, madeAt time: MonotonicTime) {
+        guard let claim = claims[flight], claim.hasAge, claim.isOpen, claim.earliestResultTime < time else { return }
+        lastClaimSerial += 1
+        claims[flight]?.serial = lastClaimSerial
+        claims[flight]?.earliestResultTime = time
+        refreshClaim(of: flight)
     }
 
     /// Adds a flight whose attempt began without the engine: in the mode without it, or under an earlier broker.

@@ -56,13 +56,16 @@ extension Flights {
         let owner = fetch.options.endsWithSession ? client : nil
         let interest = records.requests.insertInterest(
             Interest(
-                request: fetch.request, requestedAt: now.advanced(byMilliseconds: -fetch.options.ageMilliseconds),
+                request: fetch.request, requestedAt: now,
                 contentHash: fingerprint, generation: records.nextSerial(), handler: handler, owner: owner,
                 priority: fetch.options.priority, usesWarmDelivery: fetch.options.isCacheWarming,
                 isReplacement: fetch.options.replacesHandler, endsAfterOneAttempt: fetch.options.retries == 0),
             idHash: hash)
         if let rare = Interest.RareOptions(nonDefault: fetch.options) {
             records.requests.setRareOptions(of: interest, rare)
+        }
+        if records.clusterState != nil, fetch.options.ageMilliseconds > 0, !fetch.options.isDurable {
+            records.requests.updateRareOptions(of: interest) { $0.ageMilliseconds = fetch.options.ageMilliseconds }
         }
         records.handlers.requestAdded(interest, to: handler, owner: owner)
         records.quotaUse.addRequests(1, of: records.handlers[handler].principal)

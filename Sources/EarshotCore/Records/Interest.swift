@@ -50,6 +50,9 @@ package struct Interest: Generational {
         var expectedDigest: String?
         var maximumBodyBytes: Int?
         var maximumBytesPerSecond: Int?
+        /// Time from the request of the program to its arrival here, as the client states it. Results of other nodes
+        /// from that time answer it.
+        var ageMilliseconds = 0
         var progressIntervalMilliseconds: Int?
         var lastProgressAt: MonotonicTime?
         /// Time of the timer for the next PROGRESS; nil without one.

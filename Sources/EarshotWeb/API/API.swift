@@ -124,7 +124,8 @@ final class API {
             response.fields += fields
             peer.respond(response)
         }
-        guard let operation = Self.operations(at: head).first(where: { $0.method == head.method }) else { return nil }
+        let known = APIOperation.allOperations.first { $0.path == head.path && $0.method == head.method }
+        guard let operation = known else { return nil }
         do throws(APIInput.Refusal) {
             let input = try Self.parseInput(of: operation, head: head, body: body)
             if operation.name == .fetch {

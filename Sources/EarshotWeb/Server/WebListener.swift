@@ -14,6 +14,7 @@ final class WebListener {
     /// Takes ownership of an accepted connection.
     private let admitConnection: (Int32) throws(SystemError) -> Void
     private var registration: EventLoop.Registration?
+    private var pauseEnd: TimerID?
     /// Connections accepted in a pass of the loop.
     private let acceptsPerPass: Int
 
@@ -30,6 +31,7 @@ final class WebListener {
 
     func close() {
         if let registration { loop.remove(registration) }
+        if let pauseEnd { loop.cancelTimer(pauseEnd) }
         UnixSocket.close(descriptor)
     }
 
@@ -56,7 +58,7 @@ final class WebListener {
     private func pauseAccepting() {
         if let registration { loop.remove(registration) }
         registration = nil
-        loop.setTimer(after: Self.acceptPause) { [weak self] in
+        pauseEnd = loop.setTimer(after: Self.acceptPause) { [weak self] in
             guard let self else { return }
             do throws(SystemError) { try watchDescriptor() } catch { pauseAccepting() }
         }

@@ -57,6 +57,7 @@ public struct Fetch: Equatable, Sendable {
         /// Maximum time of a wait for a cool-down of the origin, 0 for none; nil for no limit.
         public var coolDownWaitMilliseconds: Int?
         /// Time since the program made the request, if it could not be sent then or an earlier broker has lost it.
+        /// Responses of other nodes of a cluster from that time answer it.
         public var ageMilliseconds = 0
 
         public init() {}

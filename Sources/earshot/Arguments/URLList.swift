@@ -80,9 +80,11 @@ struct URLList {
             return entries.append(ListEntry(url: "line \(lineNumber)", options: [.invalid(reason)]))
         }
         guard count < Self.maximumOptionsPerURL else { return }
-        let isExcess = count == Self.maximumOptionsPerURL - 1
-        let excessError = EntryOption.invalid("more than \(Self.maximumOptionsPerURL - 1) options")
-        lastEntry?.options.append(isExcess ? excessError : option)
+        if count < Self.maximumOptionsPerURL - 1 {
+            lastEntry?.options.append(option)
+        } else {
+            lastEntry?.options.append(.invalid("more than \(Self.maximumOptionsPerURL - 1) options"))
+        }
     }
 
     private mutating func appendToLine(_ bytes: ArraySlice<UInt8>) {

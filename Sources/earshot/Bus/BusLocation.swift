@@ -39,8 +39,9 @@ enum BusLocation {
         }
     }
 
-    /// Whether a broker serves the bus. An untrusted directory has no broker. A bus on a network counts as served,
-    /// because only a connection can check it.
+    /// Whether a broker serves the bus. A bus on a network counts as served, because only a connection can check it.
+    ///
+    /// - Throws: `CommandError` for an untrusted directory.
     func isServed() throws(CommandError) -> Bool {
         switch self {
         case .local(let folder):

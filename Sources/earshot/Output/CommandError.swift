@@ -43,7 +43,7 @@ struct CommandError: Error, CustomStringConvertible {
         write(object.finishedLine())
     }
 
-    /// Prints lines to standard error as they are, with control characters escaped.
+    /// Prints lines to standard error without `earshot: ` before them, with control characters escaped.
     static func writeMessage(lines text: String) {
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
         write(lines.map { TerminalText.escaped(String($0)) }.joined(separator: "\n"))

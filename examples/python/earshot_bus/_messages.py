@@ -13,6 +13,8 @@ Headers = tuple[tuple[str, str], ...]
 
 HEAD_BYTES = 65_536
 """Maximum size of a message's head, in bytes."""
+_RESERVE = 64
+"""Bytes of the fields that are added to a message later."""
 URL_BYTES = 8_192
 HANDLER_BYTES = 200
 IDENTIFIER_BYTES = 64
@@ -253,9 +255,11 @@ class Fetch(NamedTuple):
         return self._validated(self.handler, self.request, self.url, fields, self.headers, self.replace)
 
     def encode(self, again: bool, age_ms: int = 0) -> bytes:
-        """Returns the message. `again`: a repetition, which replaces nothing, because later requests must stay. `age_ms`: milliseconds since
-        the program made the request."""
+        """Returns the message. `again`: a repetition, which replaces nothing, because later requests must stay.
+        `age_ms`: milliseconds since the program made the request. A message without room for it does not state it."""
         replace = self.replace and not again
+        if len(self.head) > HEAD_BYTES - _RESERVE:
+            age_ms = 0
         if not age_ms and replace == self.replace:
             return self.head
         fields = (*self.fields, ("age-ms", min(age_ms, 86_400_000))) if age_ms else self.fields
