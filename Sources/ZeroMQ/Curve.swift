@@ -8,14 +8,19 @@ public struct CurveKeyPair: Equatable, Sendable {
     /// Key that only its owner knows.
     public let secretKey: String
 
-    /// Creates a new pair from the random numbers of the system.
+    /// Creates a new pair from the random numbers of the system. Its public key does not begin with a hyphen, so that no
+    /// command takes it for an option.
     ///
     /// - Throws: `ZeroMQError` if libzmq is missing, or was built without CURVE.
     public static func make() throws(ZeroMQError) -> CurveKeyPair {
         try ZeroMQLibrary.load()
         var publicText = [CChar](repeating: 0, count: keyTextBytes)
         var secretText = [CChar](repeating: 0, count: keyTextBytes)
-        guard unsafe zmq_curve_keypair(&publicText, &secretText) == 0 else { throw ZeroMQError("zmq_curve_keypair") }
+        repeat {
+            guard unsafe zmq_curve_keypair(&publicText, &secretText) == 0 else {
+                throw ZeroMQError("zmq_curve_keypair")
+            }
+        } while publicText[0] == CChar(UInt8(ascii: "-"))
         return CurveKeyPair(publicKey: string(fromCString: publicText), secretKey: string(fromCString: secretText))
     }
 

@@ -226,7 +226,7 @@ class GatewayWorkerTests(TestCase):
         program = Program([sys.executable, "-B", "-m", "earshot_bus.worker", "served:answer", "--scheme", "x", *self.options()],
                           cwd=self.bus.folder, environment={**os.environ, "PYTHONPATH": str(package)})
         self.addCleanup(program.kill)
-        eventually(self.rows, "it serves")
+        eventually(self.rows, program.describe)
         client = self.bus.remote()
         client.hold()
         client.fetch("h", 1, "x:3")

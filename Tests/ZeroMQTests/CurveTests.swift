@@ -30,6 +30,11 @@ import Testing
         }
     }
 
+    @Test func `no public key looks like an option`() throws {
+        // One of 85 random keys would.
+        for _ in 0..<600 { #expect(try !CurveKeyPair.make().publicKey.hasPrefix("-")) }
+    }
+
     @Test func `messages pass over tcp between two ends that know each other's keys`() throws {
         let context = try Context.make()
         let router = try context.socket(.router)
