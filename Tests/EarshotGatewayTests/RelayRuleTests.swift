@@ -146,7 +146,7 @@ import Testing
         }
     }
 
-    @Test func `a client cannot say READY`() throws {
+    @Test func `a client cannot send READY`() throws {
         guard case .refuse(let head) = try verdict("READY EARW/1\nslots: 1\nschemes: x\n"),
             case .error(let reply) = try BrokerMessage(head: head)
         else {

@@ -105,9 +105,9 @@ enum Cluster {
         records.forEachInterest(of: flight) { records, interest in
             records.queue.remove(interest)
             principal = records.principal(of: interest)
-            let origin = originTime(of: interest, in: records)
-            since = max(since, origin)
-            hasAge = hasAge || origin < records.requests[interest].requestedAt
+            let created = creationTime(of: interest, in: records)
+            since = max(since, created)
+            hasAge = hasAge || created < records.requests[interest].requestedAt
         }
         if !records.flights.isAwaitedByRequest(flight) { since = now }
         let want = want(of: flight, in: &records)
@@ -122,7 +122,7 @@ enum Cluster {
     }
 
     /// Time at which the program made a request, by the age that its client has stated.
-    private static func originTime(of interest: Handle<Interest>, in records: borrowing Records) -> MonotonicTime {
+    private static func creationTime(of interest: Handle<Interest>, in records: borrowing Records) -> MonotonicTime {
         let request = records.requests[interest]
         guard let number = request.rareOptions else { return request.requestedAt }
         return request.requestedAt.advanced(byMilliseconds: -records.requests[number].ageMilliseconds)
@@ -131,7 +131,7 @@ enum Cluster {
     /// A request has joined a claiming flight. What ended before the program made it does not answer it.
     static func requestJoined(_ flight: Handle<Flight>, _ interest: Handle<Interest>, in records: inout Records) {
         let local = records.localFlightName(flight)
-        let time = originTime(of: interest, in: records)
+        let time = creationTime(of: interest, in: records)
         records.clusterState?.value.book.requestJoined(local, madeAt: time)
         promote(flight, to: records.requests[interest].priority, in: &records)
     }

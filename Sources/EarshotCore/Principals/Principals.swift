@@ -9,7 +9,8 @@ internal import EarshotWire
 ///
 /// The gateway runs as the administrator's user, but its connections have no rights of that user: without a proof they
 /// open no session. A proof of the gateway names keys only. Connections of the HTTP door count as connections of a
-/// gateway. The door's proof names local users, or nobody for the rights of a user in the administrator's name.
+/// gateway. A proof of the door names a local user. A proof without a name opens a session of the administrator that has
+/// the rights of a user.
 enum Principals {
     /// Principal and rights of a session, and the form of its bodies.
     struct Identity: Equatable {

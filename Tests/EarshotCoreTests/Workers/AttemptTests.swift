@@ -189,7 +189,7 @@ struct AttemptTests {
         #expect(rig.core.runningAttemptCount == 0)
     }
 
-    @Test mutating func `a worker that did not say READY settles nothing`() {
+    @Test mutating func `a worker that did not send READY ends no attempt`() {
         let worker = rig.worker(1)
         let other = WorkerID(rawValue: 2)
         let a = rig.client(1)
