@@ -163,7 +163,7 @@ public struct PassEnd: Equatable, Sendable {
     /// Time at which the core needs the next pass; nil for never.
     public let nextTimer: MonotonicTime?
     /// Whether much memory can be returned to the system: a large removal has ended, or a table is mostly empty.
-    /// `releaseRoom` releases that of the tables.
+    /// `releaseSpareCapacity` releases that of the tables.
     public let canReleaseMemory: Bool
     /// Number of workers of http and https that accept jobs.
     public var acceptingWorkerCount = 0
@@ -233,26 +233,28 @@ extension BrokerCore {
 
     /// Releases the spare capacity of tables that are mostly empty. O(released capacity). The shell calls it some time
     /// after `endPass` has reported spare capacity, because an emptied table is often filled again.
-    public mutating func releaseRoom() { releaseRoom(least: CapacityShrinking.alwaysRetainedCapacity) }
+    public mutating func releaseSpareCapacity() {
+        releaseSpareCapacity(retaining: CapacityShrinking.alwaysRetainedCapacity)
+    }
 
     /// - Parameter least: number of entries for which each table may keep capacity.
-    mutating func releaseRoom(least: Int) {
-        records.requests.releaseRoom(least: least)
-        records.flights.releaseRoom(beyond: records.requests.indexBound, least: least)
-        records.outcomes.releaseRoom(least: least)
-        records.handlers.releaseRoom(beyond: records.requests.indexBound, least: least)
-        records.clients.releaseRoom(least: least)
-        records.originGovernor.releaseRoom(least: least)
-        records.queue.releaseRoom(beyond: records.requests.indexBound, least: least)
-        releaseRoomOfNames(least: least)
-        records.queuedRevalidations.releaseRoomIfEmpty()
+    mutating func releaseSpareCapacity(retaining least: Int) {
+        records.requests.releaseSpareCapacity(retaining: least)
+        records.flights.releaseSpareCapacity(beyond: records.requests.indexBound, retaining: least)
+        records.outcomes.releaseSpareCapacity(retaining: least)
+        records.handlers.releaseSpareCapacity(beyond: records.requests.indexBound, retaining: least)
+        records.clients.releaseSpareCapacity(retaining: least)
+        records.originGovernor.releaseSpareCapacity(retaining: least)
+        records.queue.releaseSpareCapacity(beyond: records.requests.indexBound, retaining: least)
+        releaseSpareCapacityOfNames(retaining: least)
+        records.queuedRevalidations.releaseSpareCapacityIfEmpty()
         if records.outbox.timers.isEmpty { records.outbox.timers = [] }
     }
 
-    private mutating func releaseRoomOfNames(least: Int) {
-        records.cachePlans.releaseRoom(least: least)
-        records.keptParts.releaseRoom(least: least)
-        records.durables.releaseRoom(least: least)
-        records.quotaUse.releaseRoom(least: least)
+    private mutating func releaseSpareCapacityOfNames(retaining least: Int) {
+        records.cachePlans.releaseSpareCapacity(retaining: least)
+        records.keptParts.releaseSpareCapacity(retaining: least)
+        records.durables.releaseSpareCapacity(retaining: least)
+        records.quotaUse.releaseSpareCapacity(retaining: least)
     }
 }

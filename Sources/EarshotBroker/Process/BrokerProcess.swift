@@ -354,7 +354,7 @@ public final class BrokerProcess {
     private func returnMemory() {
         clientPort.processedMessageCount = 0
         workerPort.processedMessageCount = 0
-        memoryUpkeep.scheduleReturn { [unowned self] in core.releaseRoom() }
+        memoryUpkeep.scheduleReturn { [unowned self] in core.releaseSpareCapacity() }
     }
 
     // MARK: Settings

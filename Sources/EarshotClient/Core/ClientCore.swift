@@ -121,7 +121,7 @@ struct ClientCore {
     /// Handles a new connection. Messages wait in the shell until it is established.
     mutating func linkOpened() -> [ClientAction] {
         phase = .greeting
-        countRemovals()
+        updateUnsentRemovalCount()
         var hello = hello
         hello.token = sessionToken
         if sessionToken != nil { hello.firstUnansweredNumber = sentNumbers.lowestUnansweredNumber }
@@ -137,11 +137,11 @@ struct ClientCore {
         if noticeLog.isFull { sessionToken = nil }
         pulls.voidAllReads()
         let lost = sessionToken == nil ? endSession() : []
-        countRemovals()
+        updateUnsentRemovalCount()
         return (wasDisconnected ? [] : [.report(.stateChanged(.disconnected))]) + lost
     }
 
-    private mutating func countRemovals() {
+    private mutating func updateUnsentRemovalCount() {
         unsentRemovals = unansweredMessages.count { if case .remove = $0.content { true } else { false } }
     }
 

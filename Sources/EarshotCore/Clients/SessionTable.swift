@@ -136,14 +136,14 @@ package struct SessionTable {
 
     // MARK: Memory
 
-    mutating func releaseRoom(least: Int) {
-        sessions.releaseRoom(least: least)
-        handlesByID.releaseRoom(least: least)
-        handlesByToken.releaseRoom(least: least)
-        endedSessions.releaseRoomIfEmpty()
+    mutating func releaseSpareCapacity(retaining least: Int) {
+        sessions.releaseSpareCapacity(retaining: least)
+        handlesByID.releaseSpareCapacity(retaining: least)
+        handlesByToken.releaseSpareCapacity(retaining: least)
+        endedSessions.releaseSpareCapacityIfEmpty()
         for session in sessions.indices {
-            sessions[session].missedProgress.releaseRoom(least: least)
-            sessions[session].deliveries.releaseRoom()
+            sessions[session].missedProgress.releaseSpareCapacity(retaining: least)
+            sessions[session].deliveries.releaseSpareCapacity()
         }
     }
 

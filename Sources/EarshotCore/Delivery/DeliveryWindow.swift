@@ -405,7 +405,7 @@ package struct DeliveryWindow {
     // MARK: Memory and checks
 
     /// Releases the storage of an empty queue.
-    mutating func releaseRoom() { dueTerminals.releaseRoomIfEmpty() }
+    mutating func releaseSpareCapacity() { dueTerminals.releaseSpareCapacityIfEmpty() }
 
     /// - Returns: a sentence for each violated invariant.
     func checkInvariants() -> [String] {

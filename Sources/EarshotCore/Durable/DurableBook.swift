@@ -273,9 +273,9 @@ package struct DurableBook {
     // MARK: Memory and checks
 
     /// Releases spare capacity beyond `least` entries.
-    mutating func releaseRoom(least: Int) {
-        records.releaseRoom(least: least)
-        interestsByID.releaseRoom(least: least)
+    mutating func releaseSpareCapacity(retaining least: Int) {
+        records.releaseSpareCapacity(retaining: least)
+        interestsByID.releaseSpareCapacity(retaining: least)
     }
 
     /// - Returns: a sentence for each invariant that does not hold; empty if all do.

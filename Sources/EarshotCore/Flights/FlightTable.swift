@@ -324,13 +324,13 @@ package struct FlightTable {
     func hasSpareCapacity(beyond: Int) -> Bool { flights.hasSpareCapacity(beyond: beyond) }
 
     /// Releases spare capacity of tables, and the entries of requests from `bound` on, which must not exist.
-    mutating func releaseRoom(beyond bound: Int, least: Int) {
-        flights.releaseRoom(least: least)
-        handlesByKey.releaseRoom(least: least)
-        backOffEnds.releaseRoom(least: least)
-        extrasByFlight.releaseRoom(least: least)
-        interestChains.releaseRoom(beyond: bound, least: least)
-        parentChains.releaseRoom(beyond: flights.bound, least: least)
+    mutating func releaseSpareCapacity(beyond bound: Int, retaining least: Int) {
+        flights.releaseSpareCapacity(retaining: least)
+        handlesByKey.releaseSpareCapacity(retaining: least)
+        backOffEnds.releaseSpareCapacity(retaining: least)
+        extrasByFlight.releaseSpareCapacity(retaining: least)
+        interestChains.releaseSpareCapacity(beyond: bound, retaining: least)
+        parentChains.releaseSpareCapacity(beyond: flights.bound, retaining: least)
     }
 }
 

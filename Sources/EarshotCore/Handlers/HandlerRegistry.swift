@@ -384,21 +384,21 @@ package struct HandlerRegistry {
     func hasSpareCapacity(beyond: Int) -> Bool { handlers.hasSpareCapacity(beyond: beyond) }
 
     /// Releases spare capacity of tables, and the entries of requests from `bound` on, which must not exist.
-    mutating func releaseRoom(beyond bound: Int, least: Int) {
-        handlers.releaseRoom(least: least)
-        roots.releaseRoom(least: least)
-        handlesByKey.releaseRoom(least: least)
-        rootHandles.releaseRoom(least: least)
-        subtreeSubscribers.releaseRoom(least: least)
-        subscriptions.releaseRoom(least: least)
+    mutating func releaseSpareCapacity(beyond bound: Int, retaining least: Int) {
+        handlers.releaseSpareCapacity(retaining: least)
+        roots.releaseSpareCapacity(retaining: least)
+        handlesByKey.releaseSpareCapacity(retaining: least)
+        rootHandles.releaseSpareCapacity(retaining: least)
+        subtreeSubscribers.releaseSpareCapacity(retaining: least)
+        subscriptions.releaseSpareCapacity(retaining: least)
         for client in Array(subscriptions.keys) {
-            subscriptions[client]?.handlers.releaseRoom(least: least)
-            subscriptions[client]?.subtrees.releaseRoom(least: least)
+            subscriptions[client]?.handlers.releaseSpareCapacity(retaining: least)
+            subscriptions[client]?.subtrees.releaseSpareCapacity(retaining: least)
         }
-        requestChains.releaseRoom(beyond: bound, least: least)
-        durableRequestChains.releaseRoom(beyond: bound, least: least)
-        handlersBeingRemoved.releaseRoomIfEmpty()
-        removedHandlesByFormerKey.releaseRoom(least: least)
+        requestChains.releaseSpareCapacity(beyond: bound, retaining: least)
+        durableRequestChains.releaseSpareCapacity(beyond: bound, retaining: least)
+        handlersBeingRemoved.releaseSpareCapacityIfEmpty()
+        removedHandlesByFormerKey.releaseSpareCapacity(retaining: least)
     }
 }
 

@@ -479,10 +479,10 @@ package struct OriginGovernor {
     var unavailableURLCounts: [Handle<OriginScope>: Int] { unavailableURLsByScope.mapValues(\.count) }
 
     /// Releases spare capacity beyond `least` entries.
-    mutating func releaseRoom(least: Int) {
-        origins.releaseRoom(least: least)
-        scopes.releaseRoom(least: least)
-        originHandles.releaseRoom(least: least)
-        scopeHandles.releaseRoom(least: least)
+    mutating func releaseSpareCapacity(retaining least: Int) {
+        origins.releaseSpareCapacity(retaining: least)
+        scopes.releaseSpareCapacity(retaining: least)
+        originHandles.releaseSpareCapacity(retaining: least)
+        scopeHandles.releaseSpareCapacity(retaining: least)
     }
 }

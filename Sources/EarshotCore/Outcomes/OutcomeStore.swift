@@ -306,14 +306,14 @@ package struct OutcomeStore {
     }
 
     /// Releases spare capacity beyond `least` entries.
-    mutating func releaseRoom(least: Int) {
-        outcomes.releaseRoom(least: least)
-        compactFailures.releaseRoom(least: least)
-        spoolFiles.releaseRoom(least: least)
-        outcomesBySpillingBody.releaseRoom(least: least)
-        compactFailuresByInterest.releaseRoom(least: least)
-        compactFailureURLs.releaseRoom(least: least)
-        sharedFailuresByText.releaseRoom(least: least)
+    mutating func releaseSpareCapacity(retaining least: Int) {
+        outcomes.releaseSpareCapacity(retaining: least)
+        compactFailures.releaseSpareCapacity(retaining: least)
+        spoolFiles.releaseSpareCapacity(retaining: least)
+        outcomesBySpillingBody.releaseSpareCapacity(retaining: least)
+        compactFailuresByInterest.releaseSpareCapacity(retaining: least)
+        compactFailureURLs.releaseSpareCapacity(retaining: least)
+        sharedFailuresByText.releaseSpareCapacity(retaining: least)
     }
 }
 

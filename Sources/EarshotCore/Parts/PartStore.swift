@@ -38,7 +38,9 @@ struct PartStore {
     }
 
     /// Releases spare capacity beyond `least` entries.
-    mutating func releaseRoom(least: Int) { keptPartsByFlight.releaseRoom(least: least) }
+    mutating func releaseSpareCapacity(retaining least: Int) {
+        keptPartsByFlight.releaseSpareCapacity(retaining: least)
+    }
 
     /// Returns a sentence for each violated invariant.
     func checkInvariants() -> [String] {

@@ -237,7 +237,7 @@ package struct QuotaBook {
 
     // MARK: Memory and checks
 
-    mutating func releaseRoom(least: Int) { usesByPrincipal.releaseRoom(least: least) }
+    mutating func releaseSpareCapacity(retaining least: Int) { usesByPrincipal.releaseSpareCapacity(retaining: least) }
 
     /// Returns a sentence for each violated invariant. O(principals).
     ///

@@ -72,10 +72,10 @@ struct CoolDownWaits {
     }
 
     /// Releases spare capacity of tables, and the entries of interests from `bound` on, which must not exist.
-    mutating func releaseRoom(beyond bound: Int, least: Int) {
-        waitersByScope.releaseRoom(least: least)
-        chains.releaseRoom(beyond: bound, least: least)
-        pendingScopes.releaseRoomIfEmpty()
+    mutating func releaseSpareCapacity(beyond bound: Int, retaining least: Int) {
+        waitersByScope.releaseSpareCapacity(retaining: least)
+        chains.releaseSpareCapacity(beyond: bound, retaining: least)
+        pendingScopes.releaseSpareCapacityIfEmpty()
     }
 
     /// Whether all members are queued in their scopes, and each scope with members to check has a turn. O(members).

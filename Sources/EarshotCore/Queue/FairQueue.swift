@@ -148,22 +148,22 @@ package struct FairQueue {
     }
 
     /// Releases spare capacity of tables, and the entries of interests from `bound` on, which must not exist.
-    mutating func releaseRoom(beyond bound: Int, least: Int) {
-        principalQueues.releaseRoom(least: least)
-        rootQueues.releaseRoom(least: least)
-        lanes.releaseRoom(least: least)
-        handlerQueues.releaseRoom(least: least)
-        parkedLanes.releaseRoom(least: least)
-        principalQueueHandles.releaseRoom(least: least)
-        rootQueueHandles.releaseRoom(least: least)
-        laneHandles.releaseRoom(least: least)
-        handlerQueueHandles.releaseRoom(least: least)
-        rootQueueChains.releaseRoom(beyond: rootQueues.bound, least: least)
-        laneChains.releaseRoom(beyond: lanes.bound, least: least)
-        handlerQueueChains.releaseRoom(beyond: handlerQueues.bound, least: least)
-        interestChains.releaseRoom(beyond: bound, least: least)
-        handlerQueueOfInterest.releaseRoom(beyond: bound, least: least)
-        coolDownWaits.releaseRoom(beyond: bound, least: least)
+    mutating func releaseSpareCapacity(beyond bound: Int, retaining least: Int) {
+        principalQueues.releaseSpareCapacity(retaining: least)
+        rootQueues.releaseSpareCapacity(retaining: least)
+        lanes.releaseSpareCapacity(retaining: least)
+        handlerQueues.releaseSpareCapacity(retaining: least)
+        parkedLanes.releaseSpareCapacity(retaining: least)
+        principalQueueHandles.releaseSpareCapacity(retaining: least)
+        rootQueueHandles.releaseSpareCapacity(retaining: least)
+        laneHandles.releaseSpareCapacity(retaining: least)
+        handlerQueueHandles.releaseSpareCapacity(retaining: least)
+        rootQueueChains.releaseSpareCapacity(beyond: rootQueues.bound, retaining: least)
+        laneChains.releaseSpareCapacity(beyond: lanes.bound, retaining: least)
+        handlerQueueChains.releaseSpareCapacity(beyond: handlerQueues.bound, retaining: least)
+        interestChains.releaseSpareCapacity(beyond: bound, retaining: least)
+        handlerQueueOfInterest.releaseSpareCapacity(beyond: bound, retaining: least)
+        coolDownWaits.releaseSpareCapacity(beyond: bound, retaining: least)
     }
 
     // MARK: Events

@@ -41,12 +41,12 @@ struct ParkingTable {
     var isEmpty: Bool { parkingHandles.isEmpty }
 
     /// Releases spare capacity of tables.
-    mutating func releaseRoom(least: Int) {
-        parkings.releaseRoom(least: least)
-        groups.releaseRoom(least: least)
-        parkingHandles.releaseRoom(least: least)
-        groupHandles.releaseRoom(least: least)
-        groupChains.releaseRoom(beyond: groups.bound, least: least)
+    mutating func releaseSpareCapacity(retaining least: Int) {
+        parkings.releaseSpareCapacity(retaining: least)
+        groups.releaseSpareCapacity(retaining: least)
+        parkingHandles.releaseSpareCapacity(retaining: least)
+        groupHandles.releaseSpareCapacity(retaining: least)
+        groupChains.releaseSpareCapacity(beyond: groups.bound, retaining: least)
     }
 
     /// Adds a lane after the others of its line, and its line after the other lines.

@@ -123,11 +123,11 @@ package struct RequestBook {
 
     func hasSpareCapacity(beyond: Int) -> Bool { interests.hasSpareCapacity(beyond: beyond) }
 
-    mutating func releaseRoom(least: Int) {
-        interests.releaseRoom(least: least)
-        rareOptions.releaseRoom(least: least)
-        interestsByRequestName.releaseRoom(least: least)
-        openRequestChainsByOwner.releaseRoom(beyond: interests.bound, least: least)
+    mutating func releaseSpareCapacity(retaining least: Int) {
+        interests.releaseSpareCapacity(retaining: least)
+        rareOptions.releaseSpareCapacity(retaining: least)
+        interestsByRequestName.releaseSpareCapacity(retaining: least)
+        openRequestChainsByOwner.releaseSpareCapacity(beyond: interests.bound, retaining: least)
     }
 }
 

@@ -15,7 +15,7 @@ enum CapacityShrinking {
 
 extension Array {
     /// Removes the elements from `bound` on, and releases spare capacity if it is large.
-    mutating func releaseRoom(beyond bound: Int, least: Int) {
+    mutating func releaseSpareCapacity(beyond bound: Int, retaining least: Int) {
         if count > bound { removeLast(count - bound) }
         guard CapacityShrinking.isMostlyUnused(capacity, used: count, least: least) else { return }
         var copy: [Element] = []
@@ -26,7 +26,7 @@ extension Array {
 }
 
 extension Dictionary {
-    mutating func releaseRoom(least: Int) {
+    mutating func releaseSpareCapacity(retaining least: Int) {
         guard CapacityShrinking.isMostlyUnused(capacity, used: count, least: least) else { return }
         var copy = Dictionary(minimumCapacity: count)
         for (key, value) in self { copy[key] = value }
@@ -35,7 +35,7 @@ extension Dictionary {
 }
 
 extension Set {
-    mutating func releaseRoom(least: Int) {
+    mutating func releaseSpareCapacity(retaining least: Int) {
         guard CapacityShrinking.isMostlyUnused(capacity, used: count, least: least) else { return }
         var copy = Set(minimumCapacity: count)
         for element in self { copy.insert(element) }
@@ -44,7 +44,7 @@ extension Set {
 }
 
 extension OrderedSet {
-    mutating func releaseRoom(least: Int) {
+    mutating func releaseSpareCapacity(retaining least: Int) {
         guard CapacityShrinking.isMostlyUnused(elements.capacity, used: count, least: least) else { return }
         var copy = OrderedSet(minimumCapacity: count)
         for element in self { copy.append(element) }
@@ -54,7 +54,7 @@ extension OrderedSet {
 
 extension Deque {
     /// Releases the capacity of an empty deque. A nonempty one is still being drained.
-    mutating func releaseRoomIfEmpty() { if isEmpty { self = [] } }
+    mutating func releaseSpareCapacityIfEmpty() { if isEmpty { self = [] } }
 }
 
 extension Dictionary {

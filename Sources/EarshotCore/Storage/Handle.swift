@@ -86,5 +86,7 @@ struct HandleArray<Record, Value> {
     }
 
     /// Releases the values of records from `bound` on, which must not exist.
-    mutating func releaseRoom(beyond bound: Int, least: Int) { valuesByPlace.releaseRoom(beyond: bound, least: least) }
+    mutating func releaseSpareCapacity(beyond bound: Int, retaining least: Int) {
+        valuesByPlace.releaseSpareCapacity(beyond: bound, retaining: least)
+    }
 }

@@ -72,7 +72,7 @@ struct HandleTable<Record> {
     }
 
     /// Releases spare capacity beyond `least` buckets. At most half of the buckets are in use afterwards.
-    mutating func releaseRoom(least: Int) {
+    mutating func releaseSpareCapacity(retaining least: Int) {
         guard CapacityShrinking.isMostlyUnused(buckets.count, used: count, least: least) else { return }
         var capacity = Self.minimumBucketCount
         while capacity < count * 2 { capacity = Self.nextCapacity(above: capacity) }

@@ -15,7 +15,9 @@ struct LinkedLists<Record> {
     }
 
     /// Releases the entries of records from `bound` on, which must not exist.
-    mutating func releaseRoom(beyond bound: Int, least: Int) { linksByRecord.releaseRoom(beyond: bound, least: least) }
+    mutating func releaseSpareCapacity(beyond bound: Int, retaining least: Int) {
+        linksByRecord.releaseSpareCapacity(beyond: bound, retaining: least)
+    }
 
     mutating func append(_ record: Handle<Record>, to chain: inout LinkedList<Record>) {
         reserveLinks(for: record)

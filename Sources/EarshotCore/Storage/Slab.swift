@@ -11,7 +11,7 @@ package struct Slab<Element> {
 
     /// One more than the last place in use or in the free list.
     package private(set) var bound = 0
-    /// Number of records below which ``releaseRoom(least:)`` may succeed: a quarter of the capacity, or half of the
+    /// Number of records below which ``releaseSpareCapacity(least:)`` may succeed: a quarter of the capacity, or half of the
     /// records at the last call.
     private var shrinkThresholdCount = 0
 
@@ -54,7 +54,7 @@ package struct Slab<Element> {
 
     /// Releases the spare capacity after the last record, if it is large. Records keep their places, and the lowest
     /// free ones are reused first, so that the spare capacity after the last record grows. O(capacity).
-    mutating func releaseRoom(least: Int) {
+    mutating func releaseSpareCapacity(retaining least: Int) {
         guard CapacityShrinking.isMostlyUnused(storage.capacity, used: count, least: least) else { return }
         while bound > 0, !storage.hasRecord(at: bound - 1) { bound -= 1 }
         freeIndexList = storage.freeIndices(below: bound)

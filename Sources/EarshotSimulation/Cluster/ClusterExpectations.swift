@@ -37,7 +37,7 @@ struct ClusterExpectations {
     private(set) var openRequestCounts: [Int: Int] = [:]
 
     /// Failures that origins and faults cause for any request.
-    private static let generalFailureCodes: Set<String> = [
+    private static let failureCodesOfAnyRequest: Set<String> = [
         "http-status", "reset", "connect-failed", "timeout", "truncated", "spool-full", "poisonous",
     ]
 
@@ -136,7 +136,7 @@ struct ClusterExpectations {
                 case "stopping": isDraining
                 // A node that drains cannot try itself.
                 case "unknown-host": isDraining || noWayOutUntil >= request.requestedAt
-                default: Self.generalFailureCodes.contains(failure.code)
+                default: Self.failureCodesOfAnyRequest.contains(failure.code)
                 }
             guard isExpected else { throw Violation(1, "\(name) is told \(text)", kind: "told \(failure.code)") }
         }

@@ -167,7 +167,7 @@ struct SessionTableTests {
             table[session].deliveries.end()
             table.remove(session)
         }
-        table.releaseRoom(least: 8)
+        table.releaseSpareCapacity(retaining: 8)
         #expect(table.count == 2 && table.handle(of: Self.token) == 0 && table.checkInvariants() == [])
     }
 }

@@ -285,7 +285,7 @@ struct FlightTableTests {
             table.remove(flight)
         }
         #expect(table.hasSpareCapacity(beyond: 8))
-        table.releaseRoom(beyond: 2, least: 8)
+        table.releaseSpareCapacity(beyond: 2, retaining: 8)
         #expect(!table.hasSpareCapacity(beyond: 8))
         #expect(table.interests(of: flights[1]) == [1])
         #expect(table.checkInvariants() == [])

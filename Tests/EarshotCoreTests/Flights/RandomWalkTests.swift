@@ -57,7 +57,7 @@ struct RandomWalkTests {
             let kind = pick(100)
             pass()
             pass { $0.act(kind) }
-            if kind == 99 { rig.core.releaseRoom(least: 0) }
+            if kind == 99 { rig.core.releaseSpareCapacity(retaining: 0) }
             for fault in rig.core.audit() { faults.append(fault) }
         }
 

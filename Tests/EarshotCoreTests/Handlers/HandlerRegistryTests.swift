@@ -283,7 +283,7 @@ struct HandlerRegistryTests {
             _ = registry.freeIfIdle(handler)
         }
         #expect(registry.hasSpareCapacity(beyond: 8))
-        registry.releaseRoom(beyond: 3, least: 8)
+        registry.releaseSpareCapacity(beyond: 3, retaining: 8)
         #expect(!registry.hasSpareCapacity(beyond: 8))
         #expect(registry.namedCount == 3 && registry.subscriptions(of: 1).handlers == Set(all.prefix(3)))
         #expect(registry.checkInvariants() == [])

@@ -222,7 +222,7 @@ struct FairQueueTests {
             queue.push(Handle(slabIndex: number), at: place)
         }
         for request in 2..<100 as Range<Handle<Interest>> { queue.remove(request) }
-        queue.releaseRoom(beyond: 2, least: 8)
+        queue.releaseSpareCapacity(beyond: 2, retaining: 8)
         #expect(queue.checkInvariants() == [])
         #expect(Self.drain(&queue) == [0, 1])
     }

@@ -87,7 +87,7 @@ struct RequestBookTests {
             book.removeInterest(request)
         }
         #expect(book.hasSpareCapacity(beyond: 0))
-        book.releaseRoom(least: 0)
+        book.releaseSpareCapacity(retaining: 0)
         #expect(!book.hasSpareCapacity(beyond: 0) && book.indexBound == 1)
         #expect(try find("0") == requests[0] && book.checkInvariants() == [])
     }

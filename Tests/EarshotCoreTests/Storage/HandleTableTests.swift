@@ -18,7 +18,7 @@ struct HandleTableTests {
                 model[number] = hash
                 table.insert(number, hash)
             }
-            if Int.random(in: 0..<50, using: &random) == 0 { table.releaseRoom(least: 0) }
+            if Int.random(in: 0..<50, using: &random) == 0 { table.releaseSpareCapacity(retaining: 0) }
             #expect(table.count == model.count)
             let requested = Handle<Int>(slabIndex: Int.random(in: 0..<300, using: &random))
             #expect(
@@ -41,7 +41,7 @@ struct HandleTableTests {
         }
         for bound in [30_000, 8_000, 0] {
             for record in bound..<table.count { table.remove(Handle(slabIndex: record), hashes[record]) }
-            table.releaseRoom(least: 0)
+            table.releaseSpareCapacity(retaining: 0)
             #expect(lost(0..<bound) == 0 && lost(bound..<100_000) == 100_000 - bound)
         }
     }

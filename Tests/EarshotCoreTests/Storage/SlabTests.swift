@@ -20,7 +20,7 @@ struct SlabTests {
         let copy = isShared ? slab : Slab<Int>()
         for number: Handle<Int> in 0..<10_000 where ![3, 700].contains(number) { slab.destroy(number) }
         #expect(slab.hasSpareCapacity(beyond: 0) && !slab.hasSpareCapacity(beyond: slab.capacity))
-        slab.releaseRoom(least: 0)
+        slab.releaseSpareCapacity(retaining: 0)
         #expect(slab.indices == [3, 700])
         #expect([slab[3], slab[700]] == [3, 700])
         #expect(slab.capacity == 701)
@@ -28,7 +28,7 @@ struct SlabTests {
         #expect((0..<4).map { slab.insert($0) } == [0, 1, 2, 4])
         #expect(copy.count == (isShared ? 10_000 : 0))
         for number in slab.indices { slab.destroy(number) }
-        slab.releaseRoom(least: 0)
+        slab.releaseSpareCapacity(retaining: 0)
         #expect(slab.capacity == 0 && slab.bound == 0)
         #expect(slab.insert(1) == 0)
     }
@@ -38,12 +38,12 @@ struct SlabTests {
         for value in 0..<1_000 { _ = slab.insert(value) }
         let capacity = slab.capacity
         #expect(!slab.hasSpareCapacity(beyond: 0))
-        slab.releaseRoom(least: 0)
+        slab.releaseSpareCapacity(retaining: 0)
         for number: Handle<Int> in 0..<999 { slab.destroy(number) }
-        slab.releaseRoom(least: 4_096)
+        slab.releaseSpareCapacity(retaining: 4_096)
         #expect(slab.capacity == capacity)
         // The last record stays in place, so another attempt would release no more.
-        slab.releaseRoom(least: 0)
+        slab.releaseSpareCapacity(retaining: 0)
         #expect(slab.capacity == capacity && !slab.hasSpareCapacity(beyond: 0))
     }
 
