@@ -7,7 +7,7 @@ struct CacheIndex {
     static let maximumVariantsPerKey = 8
     /// Maximum number of rows of any size, because the broker keeps their keys in memory.
     static let maximumRows = 1 << 20
-    private static let schemaVersion = 4
+    private static let schemaVersion = 5
 
     /// Connection, for transactions and for statements that only one caller needs.
     let database: Database
@@ -37,8 +37,8 @@ struct CacheIndex {
             private INTEGER NOT NULL,
             status INTEGER NOT NULL,
             fields BLOB NOT NULL,
-            asked INTEGER NOT NULL,
-            answered INTEGER NOT NULL,
+            request_time INTEGER NOT NULL,
+            response_time INTEGER NOT NULL,
             invalid INTEGER NOT NULL DEFAULT 0,
             length INTEGER NOT NULL,
             sha256 TEXT,
@@ -55,7 +55,7 @@ struct CacheIndex {
 
     /// Columns of a response as `makeItem` reads them, without and with its body.
     private static let itemColumns = """
-        entry, key, variant, url, private, status, fields, asked, answered, invalid, length, sha256, owner
+        entry, key, variant, url, private, status, fields, request_time, response_time, invalid, length, sha256, owner
         """
 
     func items(forKey key: CacheDigest) throws -> [CacheItem] {
@@ -148,7 +148,7 @@ struct CacheIndex {
     /// Updates a revalidated response. It replaces another response that has the same key and now the same variant.
     /// - Returns: the replaced response.
     func refresh(_ entry: UInt64, _ response: StoredResponse, variant: [UInt8]) throws -> [RemovedRow] {
-        let assignments = "fields = ?, asked = ?, answered = ?, invalid = ?"
+        let assignments = "fields = ?, request_time = ?, response_time = ?, invalid = ?"
         let values: [Value] = [
             .bytes(response.fields.bytes), .integer(response.requestTime), .integer(response.responseTime),
             .integer(response.isInvalidated), .bytes(variant), .entryID(entry),

@@ -192,7 +192,7 @@ extension BrokerCore {
                     || records.queuedRevalidations.contains(name),
                 "4: queued revalidation \(flight.id) is in no list")
             check(
-                records.cachePlans[number]?.readingSource == nil || flight.phase == .asking,
+                records.cachePlans[number]?.readingSource == nil || flight.phase == .lookingUp,
                 "4: flight \(flight.id) waits for a body and is \(flight.phase)")
             if flight.isSuspectedOfWorkerDeath, flight.phase == .queued {
                 check(
@@ -340,7 +340,7 @@ extension BrokerCore {
         }
         let resting = records.requests.indices.count { records.requests[$0].phase == .outcomeOnlyOnDisk }
         let chained = records.handlers.indices.reduce(0) {
-            $0 + Int(records.handlers[$1].durableRequestsAwaitingListener.count)
+            $0 + Int(records.handlers[$1].durableRequestsAwaitingSubscriber.count)
         }
         check(resting == chained, "12: \(resting) outcomes are on the disk alone, handlers have \(chained)")
     }

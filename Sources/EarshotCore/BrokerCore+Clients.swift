@@ -200,7 +200,7 @@ extension BrokerCore {
             guard records.handlers.subscribe(client, toSubtree: key) else { return }
             Principals.countSubscriptions(1, of: client, in: &records)
             for handler in records.handlers.handlers(matching: pattern, of: key.principal) {
-                listenerAdded(to: handler)
+                subscriberAdded(to: handler)
             }
         }
     }
@@ -208,7 +208,7 @@ extension BrokerCore {
     mutating func subscribe(_ client: Handle<ClientSession>, toHandler handler: Handle<HandlerEntry>) {
         guard records.handlers.subscribe(client, to: handler) else { return }
         Principals.countSubscriptions(1, of: client, in: &records)
-        listenerAdded(to: handler)
+        subscriberAdded(to: handler)
     }
 
     private mutating func unsubscribe(
@@ -228,7 +228,7 @@ extension BrokerCore {
     ) {
         guard records.handlers.unsubscribe(client, from: handler) else { return }
         Principals.countSubscriptions(-1, of: client, in: &records)
-        Clients.listenerLeft(handler, now: now, in: &records)
+        Clients.subscriberLeft(handler, now: now, in: &records)
         removeHandlerIfIdle(handler)
     }
 
@@ -239,13 +239,13 @@ extension BrokerCore {
         guard records.handlers.unsubscribe(client, fromSubtree: key) else { return 0 }
         Principals.countSubscriptions(-1, of: client, in: &records)
         let matching = records.handlers.handlers(matching: .subtree(key.id), of: key.principal)
-        for handler in matching { Clients.listenerLeft(handler, now: now, in: &records) }
+        for handler in matching { Clients.subscriberLeft(handler, now: now, in: &records) }
         return matching.count
     }
 
     /// Ends the grace period of a handler, and delivers everything that waited for a subscriber.
-    private mutating func listenerAdded(to handler: Handle<HandlerEntry>) {
-        records.handlers.endListenerAbsence(handler)
+    private mutating func subscriberAdded(to handler: Handle<HandlerEntry>) {
+        records.handlers.endSubscriberAbsence(handler)
         claimStoredResults(of: handler)
     }
 

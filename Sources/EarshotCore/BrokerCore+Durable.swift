@@ -269,7 +269,7 @@ extension BrokerCore {
     mutating func keepOutcomeOnDisk(of interest: Handle<Interest>, isDue: Bool = false) {
         let handler = records.requests[interest].handler
         records.requests[interest].enter(.outcomeOnlyOnDisk)
-        records.handlers.addDurableAwaitingListener(interest, of: handler)
+        records.handlers.addDurableAwaitingSubscriber(interest, of: handler)
         Durable.countPendingWithStoredFailure(interest, 1, in: &records)
         if Durable.isExpired(interest, in: &records) {
             endOrphanedRequest(interest)

@@ -1,7 +1,7 @@
 internal import EarshotWire
 
 /// Requests without subscribers: their outcomes are held for some seconds, and then orphaned.
-/// `Delivery.holdOutcomeUntilListener` begins this.
+/// `Delivery.holdOutcomeUntilSubscriber` begins this.
 extension BrokerCore {
     /// Handles the end of the time for which an outcome is held.
     mutating func outcomeHoldExpired(_ reference: GenerationalHandle<Interest>) {
@@ -22,7 +22,7 @@ extension BrokerCore {
     /// Ends the grace period of a handler without subscribers. The handler's own requests from before the last subscriber
     /// left are orphaned, in slices if there are many.
     mutating func handlerGraceExpired(_ handler: Handle<HandlerEntry>, _ absence: UInt64, now: MonotonicTime) {
-        let subject = CoreTimer.TimerEvent.listenerAbsenceEnd(handler: handler, absence: absence)
+        let subject = CoreTimer.TimerEvent.subscriberAbsenceEnd(handler: handler, absence: absence)
         guard records.isTimerCurrent(subject), records.subscribers(of: handler).isEmpty else { return }
         var budget = max(records.limits.maximumSessionCleanupsPerPass, 1)
         var next = records.handlers[handler].interests.first

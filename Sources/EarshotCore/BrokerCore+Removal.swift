@@ -291,7 +291,7 @@ extension BrokerCore {
 
     /// Withdraws the terminals that doomed requests will have from a client. The ledger counts them as lost.
     mutating func withdrawTerminals(for client: Handle<ClientSession>, fromRemovalOf handler: Handle<HandlerEntry>) {
-        guard records.handlers.removeListener(client, fromRemovalOf: handler) else { return }
+        guard records.handlers.removeSubscriber(client, fromRemovalOf: handler) else { return }
         let count = records.handlers[handler].requestCounts.pending
         records.ledger.deliveries.started += count
         records.ledger.deliveries.lost += count

@@ -25,11 +25,11 @@ extension BrokerCore {
                 records.outcomes.mustSpillBody(outcome, waiting: waiting)
                 ? Delivery.outcomeAcceptedForSpill(outcome, in: &records) : outcome
             let held = Principals.outcomeWithinQuota(kept, of: interest, receivers: 1, in: &records)
-            Delivery.holdOutcomeUntilListener(interest, held, now: now, in: &records)
+            Delivery.holdOutcomeUntilSubscriber(interest, held, now: now, in: &records)
             return
         }
         let kept =
-            Delivery.mustSpillForListeners(outcome, for: subscribers, in: &records)
+            Delivery.mustSpillForSubscribers(outcome, for: subscribers, in: &records)
             ? Delivery.outcomeAcceptedForSpill(outcome, in: &records) : outcome
         let delivered = Principals.outcomeWithinQuota(kept, of: interest, receivers: subscribers.count, in: &records)
         countOutcome(of: interest, delivered)

@@ -315,7 +315,7 @@ extension BrokerCore {
             if let lease = records.workers[worker].leases[records.currentAttempt(of: leaf)], lease.receivedBytes > 0 {
                 sendProgress(of: interest, lease, now: records.latestEventTime)
             }
-        case .asking: Cache.receiverChanged(of: leaf, in: &records)
+        case .lookingUp: Cache.receiverChanged(of: leaf, in: &records)
         case .backingOff, .following, .ended: break
         }
     }
@@ -378,7 +378,7 @@ extension BrokerCore {
             return
         }
         switch records.flights[flight].phase {
-        case .asking, .queued, .claiming, .backingOff: break
+        case .lookingUp, .queued, .claiming, .backingOff: break
         case .running where !isAtOnce && !records.flights[flight].servesSingleRequest, .ended where !isAtOnce:
             records.flights.deferCancellation(of: flight, by: message)
             return

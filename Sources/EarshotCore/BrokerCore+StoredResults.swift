@@ -48,7 +48,7 @@ extension BrokerCore {
         var reservations: [GenerationalHandle<ClientSession>: Int] = [:]
         for (flight, plan) in records.cachePlans {
             if let client = plan.reservedReceiver { reservations[client, default: 0] += 1 }
-            guard plan.waitsForReceiverRoom, records.flights[flight].phase == .asking else { continue }
+            guard plan.waitsForReceiverRoom, records.flights[flight].phase == .lookingUp else { continue }
             let name = records.flights.name(of: flight)
             let isBlocked = records.storedResults.blockedClients.contains {
                 records.storedResults.flights(blockedBy: $0).contains(name)
@@ -63,7 +63,7 @@ extension BrokerCore {
             guard !subscribers.isEmpty, !records.storedResults.hasWaitingClaims(handler, for: subscribers) else {
                 continue
             }
-            faults.append("1: the claims of handler \(handler) wait for no listener")
+            faults.append("1: the claims of handler \(handler) wait for no subscriber")
         }
         for client in records.clients.handles {
             let count = reservations[records.clients.reference(to: client), default: 0]

@@ -26,7 +26,7 @@ extension BrokerCore {
                 }
             case .nextProgressMessage(let interest): progressTimerFired(interest, now: now)
             case .heldOutcomeGraceEnd(let interest): outcomeHoldExpired(interest)
-            case .listenerAbsenceEnd(let handler, let absence): handlerGraceExpired(handler, absence, now: now)
+            case .subscriberAbsenceEnd(let handler, let absence): handlerGraceExpired(handler, absence, now: now)
             case .durableRequestExpiry(let interest, _):
                 if records.isTimerCurrent(timer.timerEvent) { requestRetentionExpired(interest, now: now) }
             case .backOffEnd(let name): retryTimerFired(name)

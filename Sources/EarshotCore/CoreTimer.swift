@@ -13,7 +13,7 @@ struct CoreTimer: Comparable {
         /// End of the grace period of a held outcome.
         case heldOutcomeGraceEnd(GenerationalHandle<Interest>)
         /// End of the grace period of a handler's own requests without a subscriber.
-        case listenerAbsenceEnd(handler: Handle<HandlerEntry>, absence: UInt64)
+        case subscriberAbsenceEnd(handler: Handle<HandlerEntry>, absence: UInt64)
         /// HELLO timeout of a connection.
         case helloTimeout(ClientID)
         /// End of the lease of a session that is away.

@@ -62,7 +62,7 @@ extension CoreView {
                 json.member("pulled", counts.pulledBodies)
                 json.member("pulled-bytes", counts.pulledBytes)
                 json.member("missed", counts.missedBodies)
-                json.member("given", counts.servedBodies)
+                json.member("served", counts.servedBodies)
                 json.member("uncoordinated", counts.uncoordinatedAttempts)
                 json.member("stale", state.book.staleCompletionCount)
                 json.member("losses", counts.membershipLosses)

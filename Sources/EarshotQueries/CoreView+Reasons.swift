@@ -37,14 +37,14 @@ extension CoreView {
                 for: "retry", reason: "it has failed; its failure stays on disk until it is repeated or removed",
                 to: &json)
         case .awaitingSubscriber where requestEnd(of: interest)?.failure != nil:
-            writeWait(for: "listener", reason: "it has failed, and no subscriber has received the failure", to: &json)
+            writeWait(for: "subscriber", reason: "it has failed, and no subscriber has received the failure", to: &json)
         case .awaitingSubscriber where hasSubscribers, .outcomeOnlyOnDisk where hasSubscribers:
             writeWait(
                 for: "window", reason: "its result is stored, and too many terminals wait for its subscribers",
                 to: &json)
         case .awaitingSubscriber, .outcomeOnlyOnDisk:
             writeWait(
-                for: "listener", reason: "it has ended, and the handler has no subscriber for its result", to: &json)
+                for: "subscriber", reason: "it has ended, and the handler has no subscriber for its result", to: &json)
         case .delivering:
             writeWait(
                 for: "acknowledgement",
@@ -63,10 +63,10 @@ extension CoreView {
         json.member("state", state.rawValue)
         json.member("attempts", Int(flight.assignedAttemptCount))
         switch flight.phase {
-        case .asking where records.cachePlans[leaf]?.waitsForReceiverRoom == true:
+        case .lookingUp where records.cachePlans[leaf]?.waitsForReceiverRoom == true:
             writeWait(
                 for: "window", reason: "its response is stored, and too many terminals wait for its client", to: &json)
-        case .asking: writeWait(for: "cache", reason: "the broker looks it up in the cache", to: &json)
+        case .lookingUp: writeWait(for: "cache", reason: "the broker looks it up in the cache", to: &json)
         case .queued: writeWaitReason(ofQueued: interest, leaf, seesAll: seesAll, to: &json)
         case .claiming: writeWaitReason(ofClaiming: leaf, to: &json)
         case .running(let worker):

@@ -147,7 +147,7 @@ extension CoreView {
         case .delivering: return .delivering
         case .open:
             switch records.flights[records.lastRedirectedFlight(ofOpen: interest)].phase {
-            case .asking: return .lookingUpCache
+            case .lookingUp: return .lookingUpCache
             case .queued, .claiming: return .queued
             case .running, .ended: return .running
             case .backingOff: return .backingOff

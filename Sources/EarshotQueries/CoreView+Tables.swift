@@ -65,7 +65,7 @@ extension CoreView {
                 json.object { json in
                     json.member("handler", records.handlers[handler].id.description)
                     writePrincipal(of: handler, for: principal, to: &json)
-                    json.member("listeners", records.subscribers(of: handler).count)
+                    json.member("subscribers", records.subscribers(of: handler).count)
                     json.member("requests") { writeRequestCounts(of: records.handlers[handler].requestCounts, to: &$0) }
                 }
             })

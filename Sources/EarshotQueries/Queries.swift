@@ -58,7 +58,7 @@ extension CoreView {
         json.member("flights-now") { json in
             let cancelling = records.workers.indices.reduce(0) { $0 + records.workers[$1].cancellingLeaseCount }
             json.object { json in
-                json.member("asking", records.flights.phaseCounts.asking)
+                json.member("looking-up", records.flights.phaseCounts.lookingUp)
                 json.member("queued", records.flights.phaseCounts.queued + records.flights.phaseCounts.claiming)
                 json.member("running", records.flights.phaseCounts.running)
                 json.member("backing-off", records.flights.phaseCounts.backingOff)
@@ -191,7 +191,7 @@ extension CoreView {
         }
         json.member("cache") { json in
             json.object { json in
-                json.member("asked", ledger.cache.lookups)
+                json.member("lookups", ledger.cache.lookups)
                 json.member("used", ledger.cache.usedResponses)
                 json.member("validated", ledger.cache.validatedResponses)
                 json.member("stored", ledger.cache.storedResponses)

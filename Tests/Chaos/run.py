@@ -23,7 +23,7 @@ WARM_UP, LONGEST_WARM_UP = 0.15, 12
 """Undisturbed part at the beginning of a run, as a fraction, and its maximum in seconds."""
 CALM_END = 3
 """Undisturbed seconds at the end of the plans."""
-PATIENCE = 100
+TIMEOUT = 100
 """Seconds after the end of the plans until all requests must have ended: a cool-down lasts a minute at most."""
 GHOST_SECONDS = 10
 """Seconds after the end at which the canary `ghost` sends its request."""
@@ -111,7 +111,7 @@ class Run:
 
     def come_to_rest(self, bus, plan_end):
         """Requires that all requests end, both ledgers balance, and no process has grown."""
-        late = self.fleet.await_idle(plan_end + PATIENCE)
+        late = self.fleet.await_idle(plan_end + TIMEOUT)
         self.timeline.note(f"{self.options.clients - len(late)} clients have all that they asked for")
         with Client(bus.runtime) as client:
             if late:

@@ -38,7 +38,7 @@ class Player:
         self._folder = None
 
     @property
-    def _patience(self):
+    def _timeout(self):
         """Seconds to wait for a message. After an injected fault a missing message will not come, so 1 s is
         enough."""
         return 1 if self._tampering.done else 20
@@ -66,7 +66,7 @@ class Player:
         """Fails if anything but progress is unread, or precedes the answer to a question on an open DEALER."""
         left = [received for unread in self._unread.values() for received in unread] + self._tampering.left()
         for connection in self._connections.values():
-            left += connection.rest(self._patience)
+            left += connection.rest(self._timeout)
         if left := [received for received in left if not received.line.lower().startswith("progress ")]:
             raise Mismatch(f"{self._scenario}: no step expects\n    {left}")
 
@@ -105,7 +105,7 @@ class Player:
                 except Mismatch:
                     return False
                 return True
-            eventually(goes, "the steps go as written", self._patience)
+            eventually(goes, "the steps go as written", self._timeout)
             return
         for turn in range(1, block.times + 1):
             self._names.known["n"] = str(turn)
@@ -128,14 +128,14 @@ class Player:
         unread = self._unread.setdefault(party, [])
         received = unread.pop(0) if unread else self._next(source, untouched)
         if received is None:
-            raise Mismatch(f"{step.location}: expected\n    {step.line}\nnothing came within {self._patience} s")
+            raise Mismatch(f"{step.location}: expected\n    {step.line}\nnothing came within {self._timeout} s")
         compare(step, self._names, received)
 
     def _find(self, step, party, source):
         """Requires some later message to match the step. Messages before it stay unread, in their order."""
         unread = self._unread.setdefault(party, [])
         seen = []
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._timeout
         while True:
             received = unread.pop(0) if unread else self._next(source) if time.monotonic() < deadline else None
             if received is None:
@@ -149,7 +149,7 @@ class Player:
 
     def _next(self, source, untouched=False):
         def read():
-            return source.read(self._patience)
+            return source.read(self._timeout)
         return read() if untouched else self._tampering.read(source, read)
 
     # Raw connections: any party name except those below.
@@ -217,7 +217,7 @@ class Player:
     def _broker_dies(self, _step):
         last = self._bus.broker
         kill(last)
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._timeout
         while self._bus.broker == last:
             if time.monotonic() > deadline:
                 raise AssertionError("no other broker came")
@@ -232,7 +232,7 @@ class Player:
     def _broker_receives(self, step):
         if step.text.startswith("ACK "):
             wanted = int(step.text[4:])
-            if not self._broker.await_acknowledgement(wanted, self._patience):
+            if not self._broker.await_acknowledgement(wanted, self._timeout):
                 raise Mismatch(f"{step.location}: {self._broker.acknowledged} is acknowledged, not {wanted}")
             return
         if step.text == "nothing":
@@ -249,7 +249,7 @@ class Player:
 
     def _origin_receives(self, step):
         target, times = _counted(self._names.fill(step.text), 1)
-        self._origin.await_count(target, times, self._patience)
+        self._origin.await_count(target, times, self._timeout)
 
     def _origin_received(self, step):
         target, times = _counted(self._names.fill(step.text), 1)
@@ -258,7 +258,7 @@ class Player:
 
     def _origin_loses(self, step):
         target, times = _counted(self._names.fill(step.text), 1)
-        self._origin.await_aborts(target, times, self._patience)
+        self._origin.await_aborts(target, times, self._timeout)
 
 
 def _counted(text, usual):

@@ -66,7 +66,7 @@ import Testing
         let loop = try EventLoop()
         var hasEnded = false
         _ = try loop.add(process.descriptor, .readable) { _ in hasEnded = true }
-        #expect(try loop.run(for: patience) { hasEnded })
+        #expect(try loop.run(for: timeout) { hasEnded })
         // Its process ID may be reused.
         child.sendSignalToGroup(SIGKILL)
     }
@@ -86,7 +86,7 @@ import Testing
         var isAlive = false
         _ = try loop.add(output.reader, .readable) { _ in isAlive = output.text() == "alive\n" }
         input.put()
-        #expect(try loop.run(for: patience) { isAlive })
+        #expect(try loop.run(for: timeout) { isAlive })
     }
 
     @Test func `an abandoned child is killed with its group and reaped`() throws {
@@ -99,8 +99,8 @@ import Testing
         let loop = try EventLoop()
         var hasEnded = false
         _ = try loop.add(grandchild.descriptor, .readable) { _ in hasEnded = true }
-        #expect(try loop.run(for: patience) { hasEnded })
-        let end = LoopTime.readClock().advanced(by: patience)
+        #expect(try loop.run(for: timeout) { hasEnded })
+        let end = LoopTime.readClock().advanced(by: timeout)
         // The process ID has an entry until the child is reaped.
         while kill(child.pid, 0) == 0, LoopTime.readClock() < end { sched_yield() }
         #expect(kill(child.pid, 0) == -1)
@@ -127,7 +127,7 @@ import Testing
         var hasEnded = false
         let registration = try loop.add(process.descriptor, .readable) { _ in hasEnded = true }
         #expect(process.sendSignal(SIGKILL))
-        #expect(try loop.run(for: patience) { hasEnded })
+        #expect(try loop.run(for: timeout) { hasEnded })
         #expect(process.hasEnded)
         loop.remove(registration)
         #expect(child.reap() == .signal(SIGKILL))
@@ -158,7 +158,7 @@ import Testing
         let loop = try EventLoop()
         var hasEnded = false
         let registration = try loop.add(child.descriptor, .readable) { _ in hasEnded = true }
-        #expect(try loop.run(for: patience) { hasEnded })
+        #expect(try loop.run(for: timeout) { hasEnded })
         loop.remove(registration)
     }
 }

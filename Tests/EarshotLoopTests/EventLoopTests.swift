@@ -3,7 +3,7 @@ import Glibc
 import Testing
 
 /// Timeout longer than any of these tests; only a failing test waits for it.
-let patience = Duration.seconds(60)
+let timeout = Duration.seconds(60)
 
 @Suite struct EventLoopTests {
     @Test func `timers fire in the order of their deadlines and equal ones in the order they were set`() throws {
@@ -14,7 +14,7 @@ let patience = Duration.seconds(60)
         loop.setTimer(at: start.advanced(by: .milliseconds(1))) { fired.append(1) }
         loop.setTimer(at: start.advanced(by: .milliseconds(2))) { fired.append(20) }
         loop.setTimer(at: start.advanced(by: .milliseconds(2))) { fired.append(21) }
-        #expect(try loop.run(for: patience) { fired.count == 4 })
+        #expect(try loop.run(for: timeout) { fired.count == 4 })
         #expect(fired == [1, 20, 21, 3])
         #expect(loop.now.since(start) >= .milliseconds(3))
     }
@@ -26,7 +26,7 @@ let patience = Duration.seconds(60)
             done = queued
             return .untilEvent
         }
-        let isDone = try loop.run(for: patience) {
+        let isDone = try loop.run(for: timeout) {
             if queued == 0 {
                 queued = 1
                 loop.requestAnotherPass()
@@ -51,7 +51,7 @@ let patience = Duration.seconds(60)
             loop.setTimer(after: .microseconds(number)) { fired.append(number) }
         }
         for (number, timer) in timers.enumerated() where number % 1000 != 7 { loop.cancelTimer(timer) }
-        #expect(try loop.run(for: patience) { fired.count == 5 })
+        #expect(try loop.run(for: timeout) { fired.count == 5 })
         #expect(fired == [7, 1007, 2007, 3007, 4007])
     }
 
@@ -62,11 +62,11 @@ let patience = Duration.seconds(60)
         var fired = 0
         let second = loop.setTimer(after: .zero) { fired += 1 }
         loop.cancelTimer(first)
-        #expect(try loop.run(for: patience) { fired == 1 })
+        #expect(try loop.run(for: timeout) { fired == 1 })
         // A cancelled timer does not affect the next one either.
         loop.setTimer(after: .zero) { fired += 1 }
         loop.cancelTimer(second)
-        #expect(try loop.run(for: patience) { fired == 2 })
+        #expect(try loop.run(for: timeout) { fired == 2 })
     }
 
     @Test func `a timer that sets itself again does not keep the loop`() throws {
@@ -77,7 +77,7 @@ let patience = Duration.seconds(60)
             loop.setTimer(at: loop.now, again)
         }
         loop.setTimer(at: loop.now, again)
-        #expect(try loop.run(for: patience) { count == 3 })
+        #expect(try loop.run(for: timeout) { count == 3 })
     }
 
     @Test func `a ready descriptor is told in every pass until it is read`() throws {
@@ -90,7 +90,7 @@ let patience = Duration.seconds(60)
             if calls == 3 { pipe.take() }
         }
         pipe.put()
-        #expect(try loop.run(for: patience) { calls == 3 })
+        #expect(try loop.run(for: timeout) { calls == 3 })
         #expect(try !loop.run(for: .milliseconds(20)) { calls > 3 })
         loop.remove(registration)
     }
@@ -108,7 +108,7 @@ let patience = Duration.seconds(60)
                 })
         }
         for pipe in pipes { pipe.put() }
-        #expect(try loop.run(for: patience) { !called.isEmpty })
+        #expect(try loop.run(for: timeout) { !called.isEmpty })
         #expect(try !loop.run(for: .milliseconds(20)) { called.count > 1 })
     }
 
@@ -126,7 +126,7 @@ let patience = Duration.seconds(60)
         }
         loop.remove(old)
         second.put()
-        #expect(try loop.run(for: patience) { !calls.isEmpty })
+        #expect(try loop.run(for: timeout) { !calls.isEmpty })
         #expect(calls == ["new"])
         loop.remove(new)
     }
@@ -138,7 +138,7 @@ let patience = Duration.seconds(60)
         let registration = try loop.add(pipe.writer, []) { reported.append($0) }
         #expect(try !loop.run(for: .milliseconds(5)) { !reported.isEmpty })
         try loop.changeInterest(of: registration, to: .writable)
-        #expect(try loop.run(for: patience) { reported.first == .writable })
+        #expect(try loop.run(for: timeout) { reported.first == .writable })
         loop.remove(registration)
     }
 
@@ -150,9 +150,9 @@ let patience = Duration.seconds(60)
             passes += 1
             return passes < 4 ? .noSleep : .until(start.advanced(by: .milliseconds(30)))
         }
-        #expect(try loop.run(for: patience) { passes == 4 })
+        #expect(try loop.run(for: timeout) { passes == 4 })
         // Checked before the sleep, and once more after it.
-        #expect(try loop.run(for: patience) { passes == 6 })
+        #expect(try loop.run(for: timeout) { passes == 6 })
         #expect(loop.now.since(start) >= .milliseconds(30))
         loop.removeHook(hook)
         #expect(try !loop.run(for: .milliseconds(5)) { passes > 6 })
@@ -173,8 +173,8 @@ let patience = Duration.seconds(60)
                 return .untilEvent
             })
         let start = LoopTime.readClock()
-        #expect(try loop.run(for: patience) { isCalled })
-        #expect(LoopTime.readClock().since(start) < patience)
+        #expect(try loop.run(for: timeout) { isCalled })
+        #expect(LoopTime.readClock().since(start) < timeout)
         for hook in hooks { loop.removeHook(hook) }
     }
 

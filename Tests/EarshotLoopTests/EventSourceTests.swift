@@ -10,7 +10,7 @@ import Testing
         var got: [Int] = []
         let registration = try loop.add(mailbox.descriptor, .readable) { _ in got += mailbox.takeAll() }
         Thread.detachNewThread { for number in 0..<1000 { mailbox.put(number) } }
-        #expect(try loop.run(for: patience) { got.count == 1000 })
+        #expect(try loop.run(for: timeout) { got.count == 1000 })
         #expect(got == Array(0..<1000))
         loop.remove(registration)
     }
@@ -44,7 +44,7 @@ import Testing
             return mailbox.prepareToSleep() ? .untilEvent : .noSleep
         }
         Thread.detachNewThread { for number in 0..<100_000 { mailbox.put(number) } }
-        #expect(try loop.run(for: patience) { got.count == 100_000 })
+        #expect(try loop.run(for: timeout) { got.count == 100_000 })
         #expect(got == Array(0..<100_000))
         loop.removeHook(hook)
         loop.remove(registration)
@@ -77,7 +77,7 @@ import Testing
         }
         // Sent to this thread, because other threads of the test process have not blocked the signal.
         pthread_kill(pthread_self(), SIGUSR1)
-        #expect(try loop.run(for: patience) { !got.isEmpty })
+        #expect(try loop.run(for: timeout) { !got.isEmpty })
         #expect(got == [SIGUSR1])
         loop.remove(registration)
     }

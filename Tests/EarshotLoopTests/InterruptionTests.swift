@@ -44,7 +44,7 @@ private let interrupted = Atomic<Int32>(-1)
                 pthread_kill(sleeper, SIGUSR2)
             }
         }
-        #expect(try loop.run(for: patience) { passesBefore != nil })
+        #expect(try loop.run(for: timeout) { passesBefore != nil })
         // One pass before the first sleep, and one after the timer.
         #expect(passesBefore == 2)
     }
@@ -59,7 +59,7 @@ private let interrupted = Atomic<Int32>(-1)
         }
         var reportedBefore: Int?
         loop.setTimer(after: .zero) { reportedBefore = reported.count }
-        #expect(try loop.run(for: patience) { reportedBefore != nil })
+        #expect(try loop.run(for: timeout) { reportedBefore != nil })
         #expect(reportedBefore == pipes.count)
     }
 

@@ -6,7 +6,7 @@ import Testing
     private static let status = #"""
         {"broker":"2f","requests":{"submitted":9,"answered":5,"failed":{"tls":1,"timeout":2},"removed":0,"orphaned":0,
         "pending":1},"deliveries":{"due":8,"acknowledged":7,"lost":0,"outstanding":1},"flights":{"started":4,"joined":5,
-        "bytes":1234},"cache":{"asked":4,"used":1,"validated":0,"stored":2},"phase":"serving","admission":"open","ready":true,
+        "bytes":1234},"cache":{"lookups":4,"used":1,"validated":0,"stored":2},"phase":"serving","admission":"open","ready":true,
         "queue":{"high":0,"normal":1},"flights-now":{"queued":1},"clients":1,"clients-away":0,"handlers":2,
         "times":{"bounds-us":[125,250],"wait":{"sum-us":1500001,"buckets":[1,2,3]}},
         "faults":[{"place":"spool","path":"/a \"b\"","state":"lost","count":1}],

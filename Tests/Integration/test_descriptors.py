@@ -11,7 +11,7 @@ from support.origin import Origin, body
 from support.processes import eventually
 
 #: Seconds within which each command ends; a debug build on a busy machine starts slowly.
-PATIENCE = 60
+TIMEOUT = 60
 ALL = (0, 1, 2)
 
 
@@ -46,7 +46,7 @@ class StreamCase(TestCase):
             redirected(closed, arguments), stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.PIPE,
             env=environment or self.bus.environment, cwd=self.bus.folder)
         try:
-            out, err = process.communicate(timeout=PATIENCE)
+            out, err = process.communicate(timeout=TIMEOUT)
         except subprocess.TimeoutExpired:
             process.kill()
             out, err = process.communicate()
@@ -166,9 +166,9 @@ class ClosedStreamTests(StreamCase):
             redirected(closed, arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env=self.bus.environment, cwd=self.bus.folder)
         try:
-            eventually(lambda: is_ready() or process.poll() is not None, f"{arguments} is ready", PATIENCE)
+            eventually(lambda: is_ready() or process.poll() is not None, f"{arguments} is ready", TIMEOUT)
             process.send_signal(signal.SIGTERM)
-            out, err = process.communicate(timeout=PATIENCE)
+            out, err = process.communicate(timeout=TIMEOUT)
         except (AssertionError, subprocess.TimeoutExpired):
             process.kill()
             process.communicate()
@@ -194,7 +194,7 @@ class ClosedStreamTests(StreamCase):
             with self.subTest("worker", closed=closed):
                 # The bus accepts no workers but its own children.
                 broker = self.bus.start("broker", "--runtime", own, *common)
-                eventually(lambda: self.answers(own), "the broker is there", PATIENCE)
+                eventually(lambda: self.answers(own), "the broker is there", TIMEOUT)
                 self.serve(["worker", "--runtime", own], closed, lambda: self.workers(own) == 1)
                 broker.signal(signal.SIGTERM)
                 self.assertEqual(broker.wait(), 0, broker.describe())

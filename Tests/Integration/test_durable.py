@@ -262,7 +262,7 @@ class DurableTests(TestCase):
             self.assertEqual(watch.status, 22, watch.describe())
             client = bus.client()
             # Otherwise the command that has just ended may still be a subscriber, and get the result.
-            eventually(lambda: not any(each["listeners"] for each in client.query("handlers")["handlers"]), "the command has left")
+            eventually(lambda: not any(each["subscribers"] for each in client.query("handlers")["handlers"]), "the command has left")
             client.fetch("empty", 1, f"{origin.url}/bytes/9", subscribe="no")
             watch = bus.run("watch", "empty", "--count", "1")
             self.assertEqual(watch.status, 0, "what is not durable is nobody's loss")

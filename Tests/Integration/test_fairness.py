@@ -96,18 +96,18 @@ class SlowHostTests(TestCase):
     def test_a_slow_host_does_not_delay_a_fast_one(self):
         alone, beside = [], []
         with Steady(2) as origin, Bus(workers=2, slots=8) as bus:
-            client, patient = bus.client(), bus.client()
+            client, other = bus.client(), bus.client()
             slow, fast = origin.urls
             # Other load on the machine only increases a round's times: the best round counts.
             while len(beside) < self.ROUNDS or min(beside) > min(alone) + 0.05 and len(beside) < self.MOST_ROUNDS:
                 turn = len(beside)
                 alone.append(max(self.sample(client, fast, f"alone/{turn}")))
                 for index in range(40):
-                    patient.fetch("slow", f"{turn}-{index}", f"{slow}/{self.SECONDS}/{turn}/{index}")
-                self.assertGreaterEqual(patient.query("ledger")["requests"]["pending"], 40)
+                    other.fetch("slow", f"{turn}-{index}", f"{slow}/{self.SECONDS}/{turn}/{index}")
+                self.assertGreaterEqual(other.query("ledger")["requests"]["pending"], 40)
                 beside.append(max(self.sample(client, fast, f"beside/{turn}")))
                 self.assertGreater(client.query("ledger")["requests"]["pending"], 0)
-                patient.remove("slow")
+                other.remove("slow")
                 self.await_requests(client, pending=0)
         own, shared = 1000 * min(alone), 1000 * min(beside)
         report(f"the slowest of {self.SAMPLE} to the fast host takes {own:.1f} ms alone, {shared:.1f} ms beside the slow"

@@ -15,6 +15,7 @@ enum IdentifierRules {
             ("facility facilities", "features, services"),
             ("news wish wishes wished", "event, request, limit"),
             ("keeper keepers stranger strangers", "store, backend, other"),
+            ("patience", "timeout"),
             ("aside apart hole lonely loyal deserted accused", "the state that is meant"),
         ]
         return Dictionary(

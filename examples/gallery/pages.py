@@ -32,7 +32,7 @@ MOST_BODY_BYTES = 4 << 10
 MOST_SCREENS = 16
 """Maximum number of open pages. Each keeps the pictures of its cells in memory."""
 
-PATIENCE = 10.0
+TIMEOUT = 10.0
 """Maximum time in seconds to receive a request, and to send a response."""
 
 COUNTERS_EVERY = 0.5
@@ -110,7 +110,7 @@ class Pages:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            request = await asyncio.wait_for(Request.read(reader), PATIENCE)
+            request = await asyncio.wait_for(Request.read(reader), TIMEOUT)
             self._check_sender(request)
             if (request.method, request.path) == ("GET", "/events"):
                 await self._serve_events(request, reader, writer)
@@ -222,7 +222,7 @@ class Pages:
 
     async def _send(self, writer: asyncio.StreamWriter, status: HTTPStatus, content_type: str, body: bytes) -> None:
         writer.write(head(status, content_type, len(body)) + body)
-        await asyncio.wait_for(writer.drain(), PATIENCE)
+        await asyncio.wait_for(writer.drain(), TIMEOUT)
 
     async def _refuse(self, writer: asyncio.StreamWriter, status: HTTPStatus) -> None:
         try:

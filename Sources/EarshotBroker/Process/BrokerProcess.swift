@@ -102,9 +102,11 @@ public final class BrokerProcess {
         try Self.makeRuntimeFolder(options)
         let hasPredecessor = unsafe access(options.runtimeFolder + "/broker.lock", F_OK) == 0
         // The kernel kills the broker of a dead supervisor. It may hold its locks for a moment.
-        let patience = options.parentPid == nil ? 0 : Self.lockTimeoutMilliseconds
+        let maximumWait = options.parentPid == nil ? 0 : Self.lockTimeoutMilliseconds
         jobFiles = JobFiles(hasPredecessor: hasPredecessor)
-        guard let lock = try LockFile.acquire(options.runtimeFolder + "/broker.lock", maximumWaitMilliseconds: patience)
+        guard
+            let lock = try LockFile.acquire(
+                options.runtimeFolder + "/broker.lock", maximumWaitMilliseconds: maximumWait)
         else {
             throw BrokerError("a broker runs in \(options.runtimeFolder) already")
         }

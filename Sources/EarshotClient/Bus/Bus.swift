@@ -35,7 +35,7 @@ public final class Bus: Sendable {
     /// - Parameters:
     ///   - broker: the broker to connect to, by default the user's.
     ///   - application: prefix of generated handler names, 1 to 100 visible ASCII bytes without `/`.
-    ///   - patience: maximum time without a broker, at first and after a disconnection. When it is over, waiting calls
+    ///   - timeout: maximum time without a broker, at first and after a disconnection. When it is over, waiting calls
     ///     and requests fail with ``BusError/Code/noBroker``, and the bus continues to reconnect. Nil waits without
     ///     limit.
     ///   - lease: time for which the broker keeps the requests after a disconnection, from 0 to one hour in whole
@@ -48,7 +48,7 @@ public final class Bus: Sendable {
     ///   ``BusError/Code/notAuthorized``, ``BusError/Code/version`` or ``BusError/Code/invalidRequest``;
     ///   `CancellationError`.
     public static func connect(
-        to broker: BrokerChoice = .running, application: String = "swift", patience: Duration? = .seconds(20),
+        to broker: BrokerChoice = .running, application: String = "swift", timeout: Duration? = .seconds(20),
         lease: Duration? = nil, bodies: BodyAccess = .path
     ) async throws -> Bus {
         guard (.zero ... .seconds(WireLimits.leaseSeconds)).contains(lease ?? .zero) else {
@@ -56,7 +56,7 @@ public final class Bus: Sendable {
         }
         let bus = try Bus(application)
         do {
-            try await bus.startLoopThread(BusSettings(broker: broker, patience: patience, lease: lease, bodies: bodies))
+            try await bus.startLoopThread(BusSettings(broker: broker, timeout: timeout, lease: lease, bodies: bodies))
         } catch {
             // A cancellation closes the bus: report the cancellation, not the closed bus.
             try Task.checkCancellation()
@@ -209,11 +209,11 @@ public final class Bus: Sendable {
     }
 }
 
-/// Parameters of ``Bus/connect(to:application:patience:lease:bodies:)``.
+/// Parameters of ``Bus/connect(to:application:timeout:lease:bodies:)``.
 struct BusSettings: Sendable {
     let broker: BrokerChoice
     /// Maximum time without a broker; nil for no limit.
-    let patience: Duration?
+    let timeout: Duration?
     /// Lease; zero for none, nil for that of the connection's kind.
     let lease: Duration?
     /// Way of the bodies that the broker has in files.

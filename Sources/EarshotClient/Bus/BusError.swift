@@ -26,8 +26,8 @@ public struct BusError: Error, Sendable, CustomStringConvertible {
             self.name = name
         }
 
-        /// No broker runs, or none accepted a connection within the `patience` of
-        /// ``Bus/connect(to:application:patience:lease:bodies:)``.
+        /// No broker runs, or none accepted a connection within the `timeout` of
+        /// ``Bus/connect(to:application:timeout:lease:bodies:)``.
         public static let noBroker = Code("no-broker")
         /// No bus on the network accepts the client's key, its server key is wrong, or a key file is unusable.
         public static let notAuthorized = Code("not-authorized")

@@ -13,7 +13,7 @@ final class BusLoop {
     /// Buffer for commands, empty between two passes.
     private var commandBuffer: [BusCommand] = []
     private let settings: BusSettings
-    /// Continuation of ``Bus/connect(to:application:patience:lease:bodies:)``; nil once resumed.
+    /// Continuation of ``Bus/connect(to:application:timeout:lease:bodies:)``; nil once resumed.
     private var connectContinuation: CheckedContinuation<Void, any Error>?
     private var folder: RuntimeFolder?
     /// Buses of the connection and of the watches; empty before a private broker is ready.
@@ -34,7 +34,7 @@ final class BusLoop {
     private var isConnected = false
     /// Whether the bus is closing and waits only for the broker to process earlier messages.
     private var isClosing = false
-    /// Error for new requests while disconnected for longer than `patience`; nil otherwise.
+    /// Error for new requests while disconnected for longer than `timeout`; nil otherwise.
     private var brokerAbsenceError: BusError?
     private var closingError = BusError.busClosed
 
@@ -438,11 +438,11 @@ final class BusLoop {
     }
 
     private func startBrokerAbsenceTimer() {
-        guard let patience = settings.patience, brokerAbsenceTimer == nil, brokerAbsenceError == nil else { return }
-        brokerAbsenceTimer = loop.setTimer(after: patience) { [unowned self] in connectTimedOut() }
+        guard let timeout = settings.timeout, brokerAbsenceTimer == nil, brokerAbsenceError == nil else { return }
+        brokerAbsenceTimer = loop.setTimer(after: timeout) { [unowned self] in connectTimedOut() }
     }
 
-    /// Fails all waiting tasks after `patience` without a broker. The loop continues to reconnect and serves later
+    /// Fails all waiting tasks after `timeout` without a broker. The loop continues to reconnect and serves later
     /// requests.
     private func connectTimedOut() {
         brokerAbsenceTimer = nil

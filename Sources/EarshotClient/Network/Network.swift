@@ -8,7 +8,7 @@ package final class Network {
     private static let maximumSockets: Int32 = 4_096
 
     /// Intervals of heartbeats.
-    package enum Patience {
+    package enum HeartbeatIntervals {
         /// The client notices a vanished peer after 20 s. A network that pauses for 5 s keeps its connections.
         case usual
         /// The client notices a vanished peer after 4 s: for peers that have substitutes.
@@ -19,9 +19,9 @@ package final class Network {
     let heartbeat: SocketOptions.Heartbeat
 
     /// - Throws: `ClientError` if libzmq is missing or its thread cannot start.
-    package init(_ patience: Patience = .usual) throws(ClientError) {
+    package init(_ intervals: HeartbeatIntervals = .usual) throws(ClientError) {
         heartbeat =
-            switch patience {
+            switch intervals {
             case .usual: SocketOptions.Heartbeat(intervalMilliseconds: 5_000, timeoutMilliseconds: 15_000)
             case .short: SocketOptions.Heartbeat(intervalMilliseconds: 1_000, timeoutMilliseconds: 3_000)
             }

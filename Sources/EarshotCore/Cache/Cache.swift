@@ -19,7 +19,7 @@ enum Cache {
     static func lookupCompleted(
         _ flight: Handle<Flight>, _ variants: [CacheVariant], now: MonotonicTime, in records: inout Records
     ) -> Answer {
-        guard records.flights[flight].phase == .asking,
+        guard records.flights[flight].phase == .lookingUp,
             records.cachePlans[flight].map({ $0.readingSource == nil && !$0.waitsForReceiverRoom }) ?? true
         else { return .step(.noFurtherAction) }
         _ = removePlan(of: flight, in: &records)
@@ -51,7 +51,7 @@ enum Cache {
     static func cachedBodyRead(
         _ body: CachedBody, sha256: String?, for flight: Handle<Flight>, now: MonotonicTime, in records: inout Records
     ) -> FlightStep? {
-        guard records.flights[flight].phase == .asking, let plan = records.cachePlans[flight],
+        guard records.flights[flight].phase == .lookingUp, let plan = records.cachePlans[flight],
             let stored = plan.storedVariant, let source = plan.readingSource
         else { return nil }
         _ = removePlan(of: flight, in: &records)
@@ -84,10 +84,10 @@ enum Cache {
         beginLookup(of: flight, request, in: &records)
     }
 
-    /// Enters `asking`. `lookupCompleted` continues the flight.
+    /// Enters `lookingUp`. `lookupCompleted` continues the flight.
     private static func beginLookup(of flight: Handle<Flight>, _ request: HTTPRequest, in records: inout Records) {
         records.cachePlans[flight] = nil
-        records.flights.enterPhase(.asking, flight)
+        records.flights.enterPhase(.lookingUp, flight)
         records.ledger.cache.lookups += 1
         requestVariants(for: flight, request, in: &records)
     }
@@ -187,7 +187,7 @@ enum Cache {
         records.cachePlans[flight] = CachePlan(
             storedVariant: stored, readingSource: source, requestedRange: range, fallbackFailure: fallback,
             reservedReceiver: reserveWindowRoom(for: flight, in: &records))
-        records.flights.enterPhase(.asking, flight)
+        records.flights.enterPhase(.lookingUp, flight)
         records.outbox.actions.append(
             .cache(.readBody(records.flights.name(of: flight), stored.entryID, range: offsets ?? nil)))
         return .noFurtherAction

@@ -130,13 +130,13 @@ enum Clients {
     }
 
     /// Starts the grace period of the handler's own requests when its last subscriber has left.
-    static func listenerLeft(_ handler: Handle<HandlerEntry>, now: MonotonicTime, in records: inout Records) {
+    static func subscriberLeft(_ handler: Handle<HandlerEntry>, now: MonotonicTime, in records: inout Records) {
         guard records.handlers[handler].openHandlerOwnedRequests > 0, records.subscribers(of: handler).isEmpty else {
             return
         }
         let absence = records.nextSerial()
-        records.handlers.beginListenerAbsence(of: handler, serial: absence)
-        let subject = CoreTimer.TimerEvent.listenerAbsenceEnd(handler: handler, absence: absence)
+        records.handlers.beginSubscriberAbsence(of: handler, serial: absence)
+        let subject = CoreTimer.TimerEvent.subscriberAbsenceEnd(handler: handler, absence: absence)
         records.setTimer(at: now.advanced(byMilliseconds: records.limits.subscriberGraceMilliseconds), for: subject)
     }
 }

@@ -430,7 +430,7 @@ extension Cluster {
             switch record.phase {
             case .backingOff, .following, .ended:
                 check(claim == nil, "9: flight \(record.id) is \(record.phase) and has a claim")
-            case .asking, .queued, .claiming, .running: break
+            case .lookingUp, .queued, .claiming, .running: break
             }
         }
         for (local, claim) in state.book.claims {

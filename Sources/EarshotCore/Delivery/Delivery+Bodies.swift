@@ -13,7 +13,7 @@ extension Delivery {
     // MARK: Grace
 
     /// Holds an outcome for the grace period, until the handler has a subscriber.
-    static func holdOutcomeUntilListener(
+    static func holdOutcomeUntilSubscriber(
         _ interest: Handle<Interest>, _ outcome: Handle<Outcome>, now: MonotonicTime, in records: inout Records
     ) {
         records.requests[interest].enter(.awaitingSubscriber)
@@ -39,7 +39,7 @@ extension Delivery {
 
     /// Whether the body would have to leave memory for every subscriber.
     @inline(__always)
-    static func mustSpillForListeners(
+    static func mustSpillForSubscribers(
         _ outcome: Handle<Outcome>, for subscribers: [Handle<ClientSession>], in records: inout Records
     ) -> Bool {
         for client in subscribers {

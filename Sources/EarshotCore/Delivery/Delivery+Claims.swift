@@ -15,8 +15,8 @@ extension Delivery {
                 claimed.append(records.requests.reference(to: interest))
             }
         }
-        if !records.handlers[handler].durableRequestsAwaitingListener.isEmpty {
-            claimed += records.handlers.durableRequestsAwaitingListener(of: handler).map {
+        if !records.handlers[handler].durableRequestsAwaitingSubscriber.isEmpty {
+            claimed += records.handlers.durableRequestsAwaitingSubscriber(of: handler).map {
                 records.requests.reference(to: $0)
             }
         }

@@ -132,7 +132,7 @@ enum Durable {
     /// Leaves `outcomeOnlyOnDisk` for `writingOutcome`, before the request enters another phase.
     static func leaveOutcomeOnlyOnDisk(_ interest: Handle<Interest>, in records: inout Records) {
         countPendingWithStoredFailure(interest, -1, in: &records)
-        records.handlers.removeDurableAwaitingListener(interest, of: records.requests[interest].handler)
+        records.handlers.removeDurableAwaitingSubscriber(interest, of: records.requests[interest].handler)
         records.requests[interest].enter(.writingOutcome)
     }
 

@@ -7,20 +7,20 @@ package struct Flight {
     ///
     /// ```
     /// queued → running → backingOff → queued
-    /// queued → claiming → running                   (the engine of a cluster decides about the start)
-    /// claiming → queued, backingOff, following      (returned, or with the result of another node)
-    /// asking, queued, running, ended → asking       (a stored response is looked up or read)
-    /// asking, queued, running, ended → queued       (waits for the next attempt)
-    /// asking, queued, running, ended → following    (redirected)
-    /// asking, queued, running, following → ended    (the cancellation is deferred)
-    /// any → ended                                   (its requests end, in slices if there are many)
+    /// queued → claiming → running                      (the engine of a cluster decides about the start)
+    /// claiming → queued, backingOff, following         (returned, or with the result of another node)
+    /// lookingUp, queued, running, ended → lookingUp    (a stored response is looked up or read)
+    /// lookingUp, queued, running, ended → queued       (waits for the next attempt)
+    /// lookingUp, queued, running, ended → following    (redirected)
+    /// lookingUp, queued, running, following → ended    (the cancellation is deferred)
+    /// any → ended                                      (its requests end, in slices if there are many)
     /// ```
     ///
     /// A flight is freed in any phase when its last interest leaves. A flight whose cancellation is deferred becomes
     /// `ended` when its response arrives. It is then freed or, if a request rejoins it, answered or `queued` again.
     package enum Phase: Equatable {
         /// Waits for a lookup in the cache, or for a body to be read from it.
-        case asking
+        case lookingUp
         case queued
         /// Waits until the engine of the cluster grants it to this node, or for the result of another node.
         case claiming
@@ -125,8 +125,8 @@ package struct Flight {
         case (.claiming, .following): true
         case (_, .ended): true
         case (.claiming, _), (_, .claiming): false
-        case (.asking, .backingOff), (.queued, .backingOff), (.ended, .backingOff): false
-        case (.asking, _), (.queued, _), (.running, _), (.ended, _): true
+        case (.lookingUp, .backingOff), (.queued, .backingOff), (.ended, .backingOff): false
+        case (.lookingUp, _), (.queued, _), (.running, _), (.ended, _): true
         case (.backingOff, _), (.following, _): false
         }
     }

@@ -45,7 +45,7 @@ extension FlightTable {
         case .queued, .running, .backingOff: return flight
         // A response of heuristic freshness may be about to answer this flight, or has redirected it.
         // The engine of a cluster knows a claiming flight by its mode.
-        case .asking, .claiming, .following, .ended: return nil
+        case .lookingUp, .claiming, .following, .ended: return nil
         }
     }
 }

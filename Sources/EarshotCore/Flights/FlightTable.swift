@@ -386,7 +386,7 @@ extension FlightTable {
 
 /// Number of flights in each phase, counted incrementally.
 package struct FlightCounts: Equatable {
-    package private(set) var asking = 0
+    package private(set) var lookingUp = 0
     package private(set) var queued = 0
     package private(set) var claiming = 0
     package private(set) var running = 0
@@ -397,7 +397,7 @@ package struct FlightCounts: Equatable {
     subscript(phase: Flight.Phase) -> Int {
         get {
             switch phase {
-            case .asking: asking
+            case .lookingUp: lookingUp
             case .queued: queued
             case .claiming: claiming
             case .running: running
@@ -408,7 +408,7 @@ package struct FlightCounts: Equatable {
         }
         set {
             switch phase {
-            case .asking: asking = newValue
+            case .lookingUp: lookingUp = newValue
             case .queued: queued = newValue
             case .claiming: claiming = newValue
             case .running: running = newValue

@@ -33,7 +33,7 @@ package struct HandlerEntry {
     /// Number of open requests that belong to the handler itself.
     var openHandlerOwnedRequests = 0
     /// Durable requests whose outcomes are on disk, waiting for a subscriber.
-    var durableRequestsAwaitingListener = LinkedList<Interest>()
+    var durableRequestsAwaitingSubscriber = LinkedList<Interest>()
     /// Number of outcomes held until there is a subscriber.
     var heldOutcomeCount = 0
     /// Epoch without subscribers, which its grace timer names; nil while it has a subscriber.

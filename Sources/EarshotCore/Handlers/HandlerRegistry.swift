@@ -151,8 +151,8 @@ package struct HandlerRegistry {
     }
 
     /// Durable requests of a handler whose outcomes are on disk. O(requests).
-    func durableRequestsAwaitingListener(of handler: Handle<HandlerEntry>) -> [Handle<Interest>] {
-        durableRequestChains.members(of: handlers[handler].durableRequestsAwaitingListener)
+    func durableRequestsAwaitingSubscriber(of handler: Handle<HandlerEntry>) -> [Handle<Interest>] {
+        durableRequestChains.members(of: handlers[handler].durableRequestsAwaitingSubscriber)
     }
 
     // MARK: Names
@@ -251,12 +251,14 @@ package struct HandlerRegistry {
     }
 
     /// Begins an epoch without subscribers. Its grace timer names the serial.
-    mutating func beginListenerAbsence(of handler: Handle<HandlerEntry>, serial: UInt64) {
+    mutating func beginSubscriberAbsence(of handler: Handle<HandlerEntry>, serial: UInt64) {
         handlers[handler].subscriberAbsenceEpoch = serial
     }
 
     /// Ends the epoch without subscribers.
-    mutating func endListenerAbsence(_ handler: Handle<HandlerEntry>) { handlers[handler].subscriberAbsenceEpoch = nil }
+    mutating func endSubscriberAbsence(_ handler: Handle<HandlerEntry>) {
+        handlers[handler].subscriberAbsenceEpoch = nil
+    }
 
     // MARK: Requests
 
@@ -313,13 +315,13 @@ package struct HandlerRegistry {
     mutating func uncountHeldOutcome(of handler: Handle<HandlerEntry>) { handlers[handler].heldOutcomeCount -= 1 }
 
     /// Adds a durable request whose outcome is on disk only.
-    mutating func addDurableAwaitingListener(_ interest: Handle<Interest>, of handler: Handle<HandlerEntry>) {
-        durableRequestChains.append(interest, to: &handlers[handler].durableRequestsAwaitingListener)
+    mutating func addDurableAwaitingSubscriber(_ interest: Handle<Interest>, of handler: Handle<HandlerEntry>) {
+        durableRequestChains.append(interest, to: &handlers[handler].durableRequestsAwaitingSubscriber)
     }
 
-    /// Removes a durable request added by `addDurableAwaitingListener`.
-    mutating func removeDurableAwaitingListener(_ interest: Handle<Interest>, of handler: Handle<HandlerEntry>) {
-        durableRequestChains.remove(interest, from: &handlers[handler].durableRequestsAwaitingListener)
+    /// Removes a durable request added by `addDurableAwaitingSubscriber`.
+    mutating func removeDurableAwaitingSubscriber(_ interest: Handle<Interest>, of handler: Handle<HandlerEntry>) {
+        durableRequestChains.remove(interest, from: &handlers[handler].durableRequestsAwaitingSubscriber)
     }
 
     /// Counts pending requests whose failures are kept on disk.
@@ -356,7 +358,8 @@ package struct HandlerRegistry {
     /// Withdraws a client from the subscribers of a handler being removed.
     ///
     /// - Returns: whether it was one of them.
-    mutating func removeListener(_ client: Handle<ClientSession>, fromRemovalOf handler: Handle<HandlerEntry>) -> Bool {
+    mutating func removeSubscriber(_ client: Handle<ClientSession>, fromRemovalOf handler: Handle<HandlerEntry>) -> Bool
+    {
         guard var removal = handlers[handler].removal, let index = removal.failureRecipients.firstIndex(of: client)
         else {
             return false
@@ -476,7 +479,7 @@ extension HandlerRegistry {
         check(entry.referenceCount >= Int(entry.interests.count), "12: handler \(entry.id) has too few references")
         check(!isIdle(handler), "12: handler \(entry.id) is idle")
         check(
-            durableRequestsAwaitingListener(of: handler).count == Int(entry.durableRequestsAwaitingListener.count)
+            durableRequestsAwaitingSubscriber(of: handler).count == Int(entry.durableRequestsAwaitingSubscriber.count)
                 && requests(of: handler).count == Int(entry.interests.count),
             "10: a chain of handler \(entry.id) is broken")
     }

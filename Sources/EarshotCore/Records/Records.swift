@@ -121,7 +121,7 @@ extension Records {
         case .heldOutcomeGraceEnd(let interest):
             requests.resolve(interest).map { requests[$0].phase == .awaitingSubscriber } ?? false
         case .durableRequestExpiry(let interest, let timer): durables.isExpiryTimer(timer, of: interest)
-        case .listenerAbsenceEnd(let handler, let absence):
+        case .subscriberAbsenceEnd(let handler, let absence):
             handlers.contains(handler) && handlers[handler].subscriberAbsenceEpoch == absence
                 && handlers[handler].isNamed
         case .backOffEnd(let name): flights.handle(of: name) != nil

@@ -85,8 +85,8 @@ extension ReferenceModel {
         sessions[client.id] = nil
         awaySessions.removeAll { $0 === client }
         client.awayUntil = nil
-        for handler in client.subscribedHandlers { removeListener(client, to: handler) }
-        for subtree in client.subscribedSubtrees { removeListener(client, below: subtree) }
+        for handler in client.subscribedHandlers { removeSubscriber(client, to: handler) }
+        for subtree in client.subscribedSubtrees { removeSubscriber(client, below: subtree) }
         for case let request? in client.unacknowledgedTerminals + client.redeliveries {
             deliveryLost(request, by: client)
         }
@@ -106,7 +106,7 @@ extension ReferenceModel {
         }
         client.removedHandlers.formUnion(meant)
         for handler in matchingHandlers(pattern, Array(client.subscribedHandlers)) {
-            removeListener(client, to: handler)
+            removeSubscriber(client, to: handler)
         }
         withdrawTerminals(client.unsentNames.filter { pattern.matches($0.handler) }, from: client)
         removalsUnderWay[client.connection] = .reply(.removed(pattern, count))
@@ -161,45 +161,45 @@ extension ReferenceModel {
             return
         }
         switch pattern {
-        case .handler(let handler): addListener(client, to: handler)
+        case .handler(let handler): addSubscriber(client, to: handler)
         case .subtree(let subtree):
             guard client.subscribedSubtrees.insert(subtree).inserted else { return }
-            subtreeListeners[subtree, default: []].insert(client.id)
-            for handler in matchingHandlers(pattern, Array(requestsByHandler.keys)) { listenerAdded(to: handler) }
+            subtreeSubscribers[subtree, default: []].insert(client.id)
+            for handler in matchingHandlers(pattern, Array(requestsByHandler.keys)) { subscriberAdded(to: handler) }
         }
     }
 
-    func addListener(_ client: SessionRecord, to handler: HandlerID) {
+    func addSubscriber(_ client: SessionRecord, to handler: HandlerID) {
         guard client.subscribedHandlers.insert(handler).inserted else { return }
-        handlerListeners[handler, default: []].insert(client.id)
-        listenerAdded(to: handler)
+        handlerSubscribers[handler, default: []].insert(client.id)
+        subscriberAdded(to: handler)
     }
 
     private func unsubscribe(_ client: SessionRecord, from pattern: HandlerPattern) {
         switch pattern {
         case .handler(let handler):
-            if client.subscribedHandlers.contains(handler) { removeListener(client, to: handler) }
+            if client.subscribedHandlers.contains(handler) { removeSubscriber(client, to: handler) }
         case .subtree(let subtree):
-            if client.subscribedSubtrees.contains(subtree) { removeListener(client, below: subtree) }
+            if client.subscribedSubtrees.contains(subtree) { removeSubscriber(client, below: subtree) }
         }
     }
 
-    private func removeListener(_ client: SessionRecord, to handler: HandlerID) {
+    private func removeSubscriber(_ client: SessionRecord, to handler: HandlerID) {
         client.subscribedHandlers.remove(handler)
-        handlerListeners[handler]?.remove(client.id)
-        if handlerListeners[handler]?.isEmpty == true { handlerListeners[handler] = nil }
-        listenerRemoved(handler)
+        handlerSubscribers[handler]?.remove(client.id)
+        if handlerSubscribers[handler]?.isEmpty == true { handlerSubscribers[handler] = nil }
+        subscriberRemoved(handler)
     }
 
-    private func removeListener(_ client: SessionRecord, below subtree: HandlerID) {
+    private func removeSubscriber(_ client: SessionRecord, below subtree: HandlerID) {
         client.subscribedSubtrees.remove(subtree)
-        subtreeListeners[subtree]?.remove(client.id)
-        if subtreeListeners[subtree]?.isEmpty == true { subtreeListeners[subtree] = nil }
-        for handler in matchingHandlers(.subtree(subtree), Array(requestsByHandler.keys)) { listenerRemoved(handler) }
+        subtreeSubscribers[subtree]?.remove(client.id)
+        if subtreeSubscribers[subtree]?.isEmpty == true { subtreeSubscribers[subtree] = nil }
+        for handler in matchingHandlers(.subtree(subtree), Array(requestsByHandler.keys)) { subscriberRemoved(handler) }
     }
 
     /// Claims held results for the new subscriber.
-    private func listenerAdded(to handler: HandlerID) {
+    private func subscriberAdded(to handler: HandlerID) {
         for request in requests(of: handler) where request.phase != .ended {
             request.abandonedUntil = nil
             if request.phase == .awaitingSubscriber { claimedHandlers.insert(handler) }
@@ -234,13 +234,14 @@ extension ReferenceModel {
     /// outcomes.
     func checkHeldAndDueResults() {
         for handler in claimedHandlers {
-            let listeners = subscribers(of: handler)
-            guard !listeners.isEmpty, requests(of: handler).contains(where: { $0.phase == .awaitingSubscriber }) else {
+            let subscribers = subscribers(of: handler)
+            guard !subscribers.isEmpty, requests(of: handler).contains(where: { $0.phase == .awaitingSubscriber })
+            else {
                 claimedHandlers.remove(handler)
                 continue
             }
             expect(
-                !listeners.contains { sessions[$0]?.hasRoomForResult(limits) == true }, 1,
+                !subscribers.contains { sessions[$0]?.hasRoomForResult(limits) == true }, 1,
                 "a result of \(handler) is held, and a subscriber has room")
         }
         for client in sessions.values
@@ -252,7 +253,7 @@ extension ReferenceModel {
     }
 
     /// Starts the grace period in which requests owned by the handler wait for another subscriber.
-    private func listenerRemoved(_ handler: HandlerID) {
+    private func subscriberRemoved(_ handler: HandlerID) {
         guard subscribers(of: handler).isEmpty else { return }
         let until = now.advanced(byMilliseconds: limits.subscriberGraceMilliseconds)
         for request in requests(of: handler) where request.owner == nil && request.phase != .ended {
@@ -263,8 +264,8 @@ extension ReferenceModel {
 
     /// Returns the subscribers of a handler, without duplicates.
     func subscribers(of handler: HandlerID) -> Set<ClientID> {
-        let direct = handlerListeners[handler] ?? []
-        guard !subtreeListeners.isEmpty else { return direct }
+        let direct = handlerSubscribers[handler] ?? []
+        guard !subtreeSubscribers.isEmpty else { return direct }
         let above: [HandlerID]
         if let known = handlerPrefixes[handler] {
             above = known
@@ -273,7 +274,7 @@ extension ReferenceModel {
             handlerPrefixes[handler] = above
         }
         return above.reduce(into: direct) { found, prefix in
-            if let more = subtreeListeners[prefix] { found.formUnion(more) }
+            if let more = subtreeSubscribers[prefix] { found.formUnion(more) }
         }
     }
 

@@ -45,7 +45,7 @@ extension ReferenceModel {
             let at = now.advanced(byMilliseconds: deadline)
             timers.insert(ModelTimer(dueAt: at, subject: .deadline(request)))
         }
-        if fetch.options.subscribes { addListener(client, to: fetch.handler) }
+        if fetch.options.subscribes { addSubscriber(client, to: fetch.handler) }
         if let code = refusalCode(of: fetch, by: client, isOwned: request.owner != nil) {
             if code == "queue-full" { ledgerInvariant = 11 }
             if code == "unsupported-scheme" { ledgerInvariant = 14 }
@@ -144,7 +144,7 @@ extension ReferenceModel {
         case .ended:
             if !isTerminalDue(request, to: client) { expectTerminal(request, to: client) }
         }
-        addListener(client, to: fetch.handler)
+        addSubscriber(client, to: fetch.handler)
     }
 
     func isTerminalDue(_ request: RequestRecord, to client: SessionRecord) -> Bool {
@@ -324,19 +324,19 @@ extension ReferenceModel {
     }
 
     func publishResult(
-        _ request: RequestRecord, _ ending: Ending, to listeners: Set<ClientID>, isOrdered: Bool = true
+        _ request: RequestRecord, _ ending: Ending, to subscribers: Set<ClientID>, isOrdered: Bool = true
     ) {
         request.phase = .ended
         request.ending = ending
         // An owner without subscription acknowledges nothing, so it does not free the name.
-        if let owner = request.owner, !listeners.contains(owner) { request.owner = nil }
-        for listener in listeners {
-            guard let client = sessions[listener] else { continue }
+        if let owner = request.owner, !subscribers.contains(owner) { request.owner = nil }
+        for subscriber in subscribers {
+            guard let client = sessions[subscriber] else { continue }
             expectTerminal(request, to: client)
             // The number of terminals before this one decides whether the client has to be closed.
             if isSpoolFull, isOrdered { disconnectSlowReader(request, ending, for: client) }
         }
-        if listeners.isEmpty { forgetRequest(request) }
+        if subscribers.isEmpty { forgetRequest(request) }
     }
 
     private func expectTerminal(_ request: RequestRecord, to client: SessionRecord) {

@@ -96,8 +96,8 @@ final class ReferenceModel {
     var requestsByName: [RequestName: RequestRecord] = [:]
     var requestsByHandler: [HandlerID: [Int: RequestRecord]] = [:]
     /// Subscribers of a handler, and of a subtree.
-    var handlerListeners: [HandlerID: Set<ClientID>] = [:]
-    var subtreeListeners: [HandlerID: Set<ClientID>] = [:]
+    var handlerSubscribers: [HandlerID: Set<ClientID>] = [:]
+    var subtreeSubscribers: [HandlerID: Set<ClientID>] = [:]
     var handlerPrefixes: [HandlerID: [HandlerID]] = [:]
     var openFlights: [FlightContent: FlightRecord] = [:]
     var flightsByID: [UInt64: FlightRecord] = [:]

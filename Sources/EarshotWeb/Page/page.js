@@ -69,7 +69,7 @@ function sample(status, seconds) {
   return {
     seconds,
     answered: status.requests.answered, failed: failed(status.requests), submitted: status.requests.submitted,
-    joined: status.flights.joined, bytes: status.flights.bytes, asked: status.cache.asked, used: status.cache.used,
+    joined: status.flights.joined, bytes: status.flights.bytes, lookups: status.cache.lookups, used: status.cache.used,
     validated: status.cache.validated, total: status.times.total.buckets, bounds: status.times["bounds-us"],
     queue: status.queue, running: status["flights-now"].running,
   };
@@ -102,7 +102,7 @@ const plots = [
     samples.map(now => now.queue[name] ?? NaN)])},
   {title: "Running transfers", text: short, lines: [["running", () => samples.map(now => now.running)]]},
   {title: "Cache and sharing", text: percent, top: 1, lines: [
-    ["cache hits", () => windows((old, now) => ratio(now.used - old.used + now.validated - old.validated, now.asked - old.asked))],
+    ["cache hits", () => windows((old, now) => ratio(now.used - old.used + now.validated - old.validated, now.lookups - old.lookups))],
     ["shared requests", () => windows((old, now) => ratio(now.joined - old.joined, now.submitted - old.submitted))]]},
 ];
 

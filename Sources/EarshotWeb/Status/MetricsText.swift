@@ -51,7 +51,7 @@ struct MetricsText {
         ("flights", "bytes", "transfer_bytes", "Decoded body bytes of transfers that ended flights."),
         ("flights", "bytes-unwanted", "unwanted_bytes", "Body bytes received after a cancellation."),
         ("flights", "cool-downs", "origin_cool_downs", "Cool-downs of origins after status 429 or 503."),
-        ("cache", "asked", "cache_lookups", "Flights with a lookup in the cache."),
+        ("cache", "lookups", "cache_lookups", "Flights with a lookup in the cache."),
         ("cache", "used", "cache_hits", "Responses used without a request to the server."),
         ("cache", "validated", "cache_validations", "Stored responses that a server confirmed."),
         ("cache", "stored", "cache_stores", "Responses passed to the cache."),
@@ -196,7 +196,7 @@ struct MetricsText {
             "missed", "cluster_bodies_missed",
             "Bodies that this node could not read, so that their URLs were claimed again."
         ),
-        ("given", "cluster_bodies_given", "Bodies that other nodes read from this one."),
+        ("served", "cluster_bodies_served", "Bodies that other nodes read from this one."),
         ("uncoordinated", "cluster_attempts_uncoordinated", "Attempts that ran without the engine."),
         ("stale", "cluster_attempts_stale", "Ends of attempts whose flights other nodes had taken over."),
         ("losses", "cluster_membership_losses", "Ends of this node's membership."),

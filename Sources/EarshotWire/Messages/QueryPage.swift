@@ -60,7 +60,7 @@ public enum RequestState: String, CaseIterable, Sendable {
     /// Has ended, and its terminal waits for a window or for an acknowledgement.
     case delivering
     /// The broker looks it up in the cache.
-    case lookingUpCache = "asking"
+    case lookingUpCache = "looking-up"
     case queued
     case running
     /// Waits for the next attempt.

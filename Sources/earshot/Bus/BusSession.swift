@@ -52,19 +52,19 @@ final class BusSession {
         }
         let signals = try SignalSource([SIGINT, SIGTERM, SIGHUP], skipsIgnoredSignals: true)
         return try BusSession(
-            location, EventLoop(), signals, window: window, patience: answerTimeout,
+            location, EventLoop(), signals, window: window, answerTimeout: answerTimeout,
             consumerFinishesDeliveries: consumerFinishesDeliveries, keepsFailures: keepsFailures, of: owner, onEvent)
     }
 
     init(
         _ location: BusLocation, _ loop: EventLoop, _ signals: SignalSource, window: Int,
-        patience: Duration? = nil, consumerFinishesDeliveries: Bool = false, keepsFailures: Bool = false,
+        answerTimeout: Duration? = nil, consumerFinishesDeliveries: Bool = false, keepsFailures: Bool = false,
         of owner: HandlerOwner? = nil, _ onEvent: @escaping (BusSession, ClientEvent) -> Void
     ) throws {
         self.location = location
         self.loop = loop
         self.signals = signals
-        self.answerTimeout = patience ?? Self.defaultAnswerTimeout
+        self.answerTimeout = answerTimeout ?? Self.defaultAnswerTimeout
         signalDescriptor = signals.descriptor
         let reference = SessionReference()
         connection = try ClientConnection(
@@ -78,6 +78,9 @@ final class BusSession {
             if case .messageRefused(let reply) = event, reply.subject == .hello {
                 let sentence = reply.detail ?? "the broker refuses this program: \(reply.code)"
                 session.end(with: CommandError(.noBroker, sentence))
+            }
+            if case .queryAnswer(_, let json) = event, JSONValue(json) == nil {
+                return session.end(with: .unreadableAnswer)
             }
             onEvent(session, event)
         }

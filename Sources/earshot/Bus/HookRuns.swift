@@ -43,15 +43,15 @@ final class HookRuns {
     private var runs: [Int32: Run] = [:]
 
     /// - Parameters:
-    ///   - patience: maximum run time of a program.
+    ///   - runTimeout: maximum run time of a program.
     ///   - report: prints a message.
     init(
-        _ program: HookProgram, _ loop: EventLoop, patience: Duration = HookRuns.defaultRunTimeout,
+        _ program: HookProgram, _ loop: EventLoop, runTimeout: Duration = HookRuns.defaultRunTimeout,
         report: @escaping (String) -> Void
     ) {
         self.program = program
         self.loop = loop
-        self.runTimeout = patience
+        self.runTimeout = runTimeout
         self.reportMessage = report
     }
 

@@ -15,13 +15,8 @@ enum PageQuery {
         var answer: JSONValue?
         let session = try BusSession.connect(to: bus.busLocation()) { session, event in
             switch event {
-            case .queryAnswer(_, let json):
-                answer = JSONValue(json)
-                if answer == nil {
-                    let sentence = "cannot parse the answer of the broker; use command and broker of the same version"
-                    session.end(with: CommandError(.generalError, sentence))
-                }
-            case .messageRefused(let reply): session.end(with: Refused.commandError(reply))
+            case .queryAnswer(_, let json): answer = JSONValue(json)
+            case .messageRefused(let reply): session.end(with: .refused(reply))
             case .accepted, .terminal, .progress, .cancelled, .removed, .settingChanged, .state: break
             }
         }
@@ -33,15 +28,5 @@ enum PageQuery {
             guard let answer, try body(answer) else { return }
             page.cursor = answer.member(table + "-next")?.scalarText
         } while page.cursor != nil
-    }
-}
-
-/// Refusal of a message by the broker.
-enum Refused {
-    /// - Parameter status: exit status for a code without one of its own.
-    static func commandError(_ reply: RefusedMessage, _ status: ExitStatus = .generalError) -> CommandError {
-        CommandError(
-            reply.code == "not-authorized" ? .notPermitted : status,
-            "\(reply.detail ?? "rejected by the broker") (\(reply.code))")
     }
 }

@@ -194,7 +194,7 @@ struct CacheCommand: ParsableCommand {
                     let row = rows?.first { $0.member("name")?.scalarText == name }
                     size = row?.member("value")?.scalarText
                 case .settingChanged: changes += 1
-                case .messageRefused(let reply): session.end(with: Refused.commandError(reply))
+                case .messageRefused(let reply): session.end(with: .refused(reply))
                 case .accepted, .terminal, .progress, .cancelled, .removed, .state: break
                 }
             }

@@ -102,7 +102,7 @@ struct SetCommand: ParsableCommand {
             let session = try BusSession.connect(to: place.busLocation()) { session, event in
                 switch event {
                 case .settingChanged(let setting): changed = setting
-                case .messageRefused(let reply): session.end(with: Refused.commandError(reply, .usageError))
+                case .messageRefused(let reply): session.end(with: .refused(reply, .usageError))
                 case .accepted, .terminal, .progress, .cancelled, .removed, .queryAnswer, .state: break
                 }
             }
@@ -121,8 +121,7 @@ enum SettingList {
         guard let json = BusQuery.mergedAnswer(try BusQuery.answers(.settings, in: place)),
             case .array(let items)? = json.member("settings")
         else {
-            throw CommandError(
-                .generalError, "cannot parse the answer of the broker; use command and broker of the same version")
+            throw CommandError.unreadableAnswer
         }
         let lines = items.map { item in
             ["name", "pattern", "value", "source"].map { item.member($0)?.scalarText ?? "" }

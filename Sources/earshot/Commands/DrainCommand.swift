@@ -57,7 +57,7 @@ struct DrainCommand: ParsableCommand {
                 session.loop.setTimer(after: Self.pollInterval) { [unowned session] in
                     session.connection.query(.status, QueryPage(limit: 1))
                 }
-            case .messageRefused(let reply): session.end(with: Refused.commandError(reply))
+            case .messageRefused(let reply): session.end(with: .refused(reply))
             case .accepted, .terminal, .progress, .cancelled, .removed, .state: break
             }
         }

@@ -14,9 +14,9 @@ struct ListCommand: ParsableCommand {
             An ended request has its outcome after the state, failed:CODE for a failure that waits. A request of another \
             user has the user in a further column. A request leaves the list when its result is acknowledged.
 
-            The states are storing, asking (the cache), queued, running, backing-off (before a retry), following (a \
-            redirect), delivering (until the acknowledgement) and held (without a subscriber). `earshot why` shows the \
-            reason why a request waits.
+            The states are storing, looking-up (in the cache), queued, running, backing-off (before a retry), \
+            following (a redirect), delivering (until the acknowledgement) and held (without a subscriber). \
+            `earshot why` shows the reason why a request waits.
 
               earshot list
               earshot list --state queued --origin https://example.org gallery/
@@ -145,7 +145,7 @@ struct HandlerRow {
         func number(_ value: JSONValue?) -> Int { value?.scalarText.flatMap { Int($0) } ?? 0 }
         handler = name
         principal = item.member("principal")?.scalarText
-        subscriberCount = number(item.member("listeners"))
+        subscriberCount = number(item.member("subscribers"))
         pendingCount = number(requests.member("pending"))
         keptFailureCount = number(requests.member("failed-kept"))
         answeredCount = number(requests.member("answered"))

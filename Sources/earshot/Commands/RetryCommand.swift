@@ -94,12 +94,11 @@ struct RetryCommand: ParsableCommand {
             switch event {
             case .accepted(let key): if open.remove(key) != nil { repeated.append(key) }
             case .messageRefused(let reply):
-                guard let key = reply.key else { return session.end(with: Refused.commandError(reply)) }
+                guard let key = reply.key else { return session.end(with: .refused(reply)) }
                 guard open.remove(key) != nil else { return }
                 // A listed request that is not durable, or that a subscriber has taken meanwhile, is not counted.
                 guard !id.isEmpty || reply.code != "unknown-request" else { return }
-                let sentence = "\(reply.detail ?? "rejected by the broker") (\(reply.code))"
-                CommandError.writeMessage("\(key.handler) \(key.request): \(sentence)")
+                CommandError.writeMessage("\(key.handler) \(key.request): \(CommandError.refused(reply))")
             case .terminal(let delivery, _):
                 session.connection.finishDelivery(delivery)
                 guard open.remove(delivery.key) != nil else { return }

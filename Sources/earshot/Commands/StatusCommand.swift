@@ -84,7 +84,7 @@ enum BusQuery {
         let session = try BusSession.connect(to: place.busLocation(), answerTimeout: timeout) { session, event in
             switch event {
             case .queryAnswer(_, let json): answers.append(json)
-            case .messageRefused(let reply): session.end(with: Refused.commandError(reply))
+            case .messageRefused(let reply): session.end(with: .refused(reply))
             case .accepted, .terminal, .progress, .cancelled, .removed, .settingChanged, .state: break
             }
         }

@@ -126,12 +126,10 @@ struct SubmitCommand: ParsableCommand {
                 // Only the administrator may query settings. Answers are in order, so a refusal proves the same.
                 case .messageRefused(let reply) where reply.subject == .query: isReceived = true
                 case .messageRefused(let reply):
-                    let sentence = "\(reply.detail ?? "rejected by the broker") (\(reply.code))"
-                    guard let request = reply.key?.request else {
-                        return session.end(with: CommandError(.generalError, sentence))
-                    }
-                    CommandError.writeMessage("\(handler) \(request): \(sentence)")
-                    let outcome = FetchOutcome(url: request.description, code: reply.code, detail: sentence)
+                    let refusal = CommandError.refused(reply)
+                    guard let request = reply.key?.request else { return session.end(with: refusal) }
+                    CommandError.writeMessage("\(handler) \(request): \(refusal)")
+                    let outcome = FetchOutcome(url: request.description, code: reply.code, detail: "\(refusal)")
                     if refused.insert(request).inserted { tally.countOutcome(outcome) }
                 case .accepted, .terminal, .progress, .cancelled, .removed, .settingChanged, .state: break
                 }

@@ -86,7 +86,7 @@ final class HandlerWait {
         switch event {
         case .terminal(let delivery, _): handleResult(delivery, session)
         case .queryAnswer(let query, let json): pending.handleAnswer(query, json, session)
-        case .messageRefused(let reply): session.end(with: Refused.commandError(reply))
+        case .messageRefused(let reply): session.end(with: .refused(reply))
         case .state(.connected): pending.query(session)
         case .accepted, .progress, .cancelled, .removed, .settingChanged, .state: break
         }

@@ -93,9 +93,7 @@ struct WatchCommand: ParsableCommand {
                 case .queryAnswer(.ping, _): CommandError.writeMessage("listening to \(handler)")
                 case .queryAnswer(let query, let json): pending?.handleAnswer(query, json, session)
                 case .state(.connected): pending?.query(session)
-                case .messageRefused(let reply):
-                    let sentence = "\(reply.detail ?? "rejected by the broker") (\(reply.code))"
-                    session.end(with: CommandError(.generalError, sentence))
+                case .messageRefused(let reply): session.end(with: .refused(reply))
                 case .accepted, .progress, .cancelled, .removed, .settingChanged, .state: break
                 }
             }

@@ -40,8 +40,8 @@ struct ClusterStatusText {
         rows.append(["attempts", attempts])
         rows.append(["results", "\(count("results")) from other nodes"])
         let bytes = ByteSize.text(Double(count("pulled-bytes")))
-        let (pulled, missed, given, held) = (count("pulled"), count("missed"), count("given"), number("held-bodies"))
-        let bodies = "\(pulled) read from other nodes (\(bytes)), \(missed) missed, \(given) given; \(held) held"
+        let (pulled, missed, served, held) = (count("pulled"), count("missed"), count("served"), number("held-bodies"))
+        let bodies = "\(pulled) read from other nodes (\(bytes)), \(missed) missed, \(served) served; \(held) held"
         rows.append(["bodies", bodies])
         text = TextTable(isPadded: true).text(rows) + Self.membersText(cluster)
     }

@@ -27,6 +27,19 @@ struct CommandError: Error, CustomStringConvertible {
         self.init(status, error.description)
     }
 
+    /// Error for an answer that is not the JSON that this version expects.
+    static let unreadableAnswer = CommandError(
+        .generalError, "cannot parse the answer of the broker; use command and broker of the same version")
+
+    /// Returns the error for a message that the broker refuses.
+    ///
+    /// - Parameter status: exit status for a code without one of its own.
+    static func refused(_ reply: RefusedMessage, _ status: ExitStatus = .generalError) -> CommandError {
+        CommandError(
+            reply.code == "not-authorized" ? .notPermitted : status,
+            "\(reply.detail ?? "rejected by the broker") (\(reply.code))")
+    }
+
     var description: String { sentence ?? status.meaning }
 
     /// Whether messages are JSON objects, because standard error is a log of JSON lines.

@@ -93,7 +93,7 @@ final class TopRun {
         switch event {
         case .queryAnswer(.status, let json): status = JSONValue(json)
         case .queryAnswer(.handlers, let json):
-            guard let answer = JSONValue(json) else { return recordFailure { throw Self.unreadableAnswer } }
+            guard let answer = JSONValue(json) else { return }
             // A key acts on a name, which means the user's own handler.
             handlerRows += HandlerRow.rows(answer).filter { $0.principal == nil }
             if handlerRows.count < Self.maximumHandlers, let after = answer.member("handlers-next")?.scalarText {
@@ -105,18 +105,15 @@ final class TopRun {
         case .removed(let pattern, let count):
             view.footerMessage = "dropped \(pattern) with \(count) pending requests"
             recordFailure { try draw() }
-        case .messageRefused(let reply): failure = Refused.commandError(reply)
+        case .messageRefused(let reply): failure = .refused(reply)
         case .accepted, .terminal, .progress, .cancelled, .queryAnswer, .settingChanged, .state: break
         }
     }
 
-    private static let unreadableAnswer = CommandError(
-        .generalError, "cannot parse the answer of the broker; use command and broker of the same version")
-
     private func completeSample(_ session: BusSession) throws {
         let seconds = Double(session.loop.now.nanoseconds) / 1e9
         guard let status, let sample = TopSample(status, handlerRows, seconds: seconds) else {
-            throw Self.unreadableAnswer
+            throw CommandError.unreadableAnswer
         }
         sampleCount += 1
         if screen == nil { try printSample(sample) }

@@ -107,7 +107,7 @@ struct TopSample {
     }
 
     static func cacheUses(_ sample: TopSample) -> Int { sample.count("cache.used") ?? 0 }
-    static func cacheLookups(_ sample: TopSample) -> Int { sample.count("cache.asked") ?? 0 }
+    static func cacheLookups(_ sample: TopSample) -> Int { sample.count("cache.lookups") ?? 0 }
     static func joinedRequests(_ sample: TopSample) -> Int { sample.count("flights.joined") ?? 0 }
     static func attachedRequests(_ sample: TopSample) -> Int {
         (sample.count("flights.started") ?? 0) + joinedRequests(sample)

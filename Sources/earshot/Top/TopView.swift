@@ -214,7 +214,7 @@ struct TopView {
             sample.rate(since: earlierSample) { $0.count("flights.bytes") }.map(ByteSize.text) ?? "- B",
         ]
         // All six phases together exceed 80 columns.
-        let shownPhases = ["asking", "backing-off", "following", "cancelling"].filter {
+        let shownPhases = ["looking-up", "backing-off", "following", "cancelling"].filter {
             sample.count("flights-now.\($0)") ?? 0 > 0
         }
         let ratios = [

@@ -89,9 +89,9 @@ import Testing
     @Test func `a program that hangs is killed, and one that fails is reported`() throws {
         let loop = try EventLoop()
         var (reports, ended): ([String], Int) = ([], 0)
-        for (argument, patience) in [("tail -f /dev/null", Duration.milliseconds(20)), ("false", .seconds(60))] {
+        for (argument, timeout) in [("tail -f /dev/null", Duration.milliseconds(20)), ("false", .seconds(60))] {
             let program = try #require(HookProgram(argument: argument)).resolvingPath()
-            let runs = HookRuns(program, loop, patience: patience) { reports.append($0) }
+            let runs = HookRuns(program, loop, runTimeout: timeout) { reports.append($0) }
             runs.enqueue(outcome("http://h/a?secret"), key) { ended += 1 }
             try loop.run { runs.count == 0 }
         }

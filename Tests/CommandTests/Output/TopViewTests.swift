@@ -12,7 +12,7 @@ private func sample(
     let status = """
         {"broker":"\(broker)","phase":"serving","requests":{"submitted":\(submitted),"answered":3,\
         "failed":{"timeout":2,"reset":1},"removed":0,"pending":4},"flights":{"started":8,"joined":\(joined)},\
-        "cache":{"asked":\(requested),"used":\(used)},"queue":{"high":1,"normal":2,"low":0,"background":0},\
+        "cache":{"lookups":\(requested),"used":\(used)},"queue":{"high":1,"normal":2,"low":0,"background":0},\
         "flights-now":{"running":3,"queued":1},"clients":2,"handlers":\(handlers.count),\
         "workers":[{"pid":71,"phase":"ready","slots":64,"running":3},{"pid":72,"phase":"draining","slots":64,"running":0}],\
         "origins":[{"origin":"http://a","running":1,"limit":6,"flights":1},\
@@ -20,7 +20,7 @@ private func sample(
         """
     let rows = handlers.map {
         """
-        {"handler":"\($0.name)","listeners":1,"requests":{"submitted":9,"answered":\($0.answered),"failed":{"timeout":1},\
+        {"handler":"\($0.name)","subscribers":1,"requests":{"submitted":9,"answered":\($0.answered),"failed":{"timeout":1},\
         "removed":0,"orphaned":0,"pending":\($0.pending)}}
         """
     }

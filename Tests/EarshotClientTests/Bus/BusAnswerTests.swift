@@ -264,7 +264,7 @@ import Testing
     @Test func `a bus that is closed, or without a broker for too long, ends what waits`() async throws {
         let broker = try ScriptedBus()
         // Sufficient for a connection on a busy machine.
-        let bus = try await broker.connect(patience: .seconds(20))
+        let bus = try await broker.connect(timeout: .seconds(20))
         let claim = try await bus.claim("reports")
         let submitted = Task { try await bus.submit(url, under: "reports", id: "1") }
         _ = await broker.fetch()

@@ -30,10 +30,10 @@ import Testing
         defer { PrivateFolder.remove(folder.path) }
         let lock = try LockFile.acquire(folder.brokerLock)
         let error = await #expect(throws: BusError.self) {
-            try await Bus.connect(to: .running(in: folder.path), patience: .milliseconds(20))
+            try await Bus.connect(to: .running(in: folder.path), timeout: .milliseconds(20))
         }
         #expect(error?.code == .noBroker)
-        let task = Task { try await Bus.connect(to: .running(in: folder.path), patience: nil) }
+        let task = Task { try await Bus.connect(to: .running(in: folder.path), timeout: nil) }
         task.cancel()
         await #expect(throws: CancellationError.self) { try await task.value }
         withExtendedLifetime(lock) {}
@@ -56,7 +56,7 @@ import Testing
     @Test func `a broker that stays away fails what is awaited, and serves again when it comes`() async throws {
         let first = try ScriptedBus()
         // Sufficient for a connection on a busy machine.
-        let bus = try await first.connect(patience: .seconds(20))
+        let bus = try await first.connect(timeout: .seconds(20))
         let handler = bus.handler()
         let watch = try await bus.watch("page/")
         let fetched = Task { try await handler.fetch(url) }
@@ -80,7 +80,7 @@ import Testing
 
     @Test func `what nobody has heard of and nobody wants is not said to the next broker`() async throws {
         let first = try ScriptedBus()
-        let bus = try await first.connect(patience: nil)
+        let bus = try await first.connect(timeout: nil)
         await first.die()
         while await !bus.tableSizes().isDisconnected { await Task.yield() }
         for number in 0..<100 {
@@ -104,7 +104,7 @@ import Testing
 
     @Test func `of handlers of one name that go while there is no broker it is told once`() async throws {
         let first = try ScriptedBus()
-        let bus = try await first.connect(patience: nil)
+        let bus = try await first.connect(timeout: nil)
         await first.die()
         while await !bus.tableSizes().isDisconnected { await Task.yield() }
         for number in 0..<200 {
@@ -122,7 +122,7 @@ import Testing
 
     @Test func `removals without a broker are refused at their bound`() async throws {
         let broker = try ScriptedBus()
-        let bus = try await broker.connect(patience: nil)
+        let bus = try await broker.connect(timeout: nil)
         await broker.die()
         while await !bus.tableSizes().isDisconnected { await Task.yield() }
         for number in 0..<ClientCore.maximumUnsentRemovals - 1 { _ = try bus.handler(named: "page/\(number)") }
@@ -140,7 +140,7 @@ import Testing
 
     @Test func `a cancelled task does not wait for the broker that a watch needs`() async throws {
         let broker = try ScriptedBus()
-        let bus = try await broker.connect(patience: nil)
+        let bus = try await broker.connect(timeout: nil)
         await broker.die()
         let watching = Task {
             unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }

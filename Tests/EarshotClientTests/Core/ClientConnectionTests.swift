@@ -4,7 +4,7 @@ import EarshotWire
 import Testing
 
 /// Time limit; reached only by failing tests.
-private let patience = Duration.seconds(60)
+private let timeout = Duration.seconds(60)
 
 @Suite struct ClientConnectionTests {
     @Test func `hello, fetch, result, acknowledgement`() throws {
@@ -23,7 +23,7 @@ private let patience = Duration.seconds(60)
             default: break
             }
         }
-        #expect(try loop.run(for: patience) { broker.sent.count == 3 })
+        #expect(try loop.run(for: timeout) { broker.sent.count == 3 })
         #expect(broker.sent == [.hello(hello), .fetch(fetch("1")), .acknowledge(1)])
         #expect(terminals.count == 1)
         #expect(terminals.first?.0.fetch == fetch("1"))
@@ -53,10 +53,10 @@ private let patience = Duration.seconds(60)
         }
         try connection.fetch(fetch("1"))
         try connection.fetch(fetch("2"))
-        #expect(try loop.run(for: patience) { first?.sent.count == 4 && delivered.count == 1 })
+        #expect(try loop.run(for: timeout) { first?.sent.count == 4 && delivered.count == 1 })
         first?.die()
         first = nil
-        #expect(try loop.run(for: patience) { states.last == .disconnected })
+        #expect(try loop.run(for: timeout) { states.last == .disconnected })
 
         // Requested while disconnected: sent once, to the next broker.
         try connection.fetch(fetch("3"))
@@ -69,7 +69,7 @@ private let patience = Duration.seconds(60)
             default: break
             }
         }
-        #expect(try loop.run(for: patience) { delivered.count == 3 && second.sent.contains(.acknowledge(2)) })
+        #expect(try loop.run(for: timeout) { delivered.count == 3 && second.sent.contains(.acknowledge(2)) })
         #expect(second.sent.prefix(3) == [.hello(hello), .fetch(fetch("2")), .fetch(fetch("3"))])
         #expect(delivered.map(\.key) == [key("1"), key("2"), key("3")])
         #expect(states.filter { $0 != .disconnected } == [1, 2].map { .connected(BrokerInstance(rawValue: $0)) })
@@ -97,7 +97,7 @@ private let patience = Duration.seconds(60)
         }
         try connection?.fetch(fetch("1"))
         try connection?.fetch(fetch("2"))
-        #expect(try loop.run(for: patience) { !reported.isEmpty })
+        #expect(try loop.run(for: timeout) { !reported.isEmpty })
         #expect(reported == [key("1")])
         broker.die()
     }
@@ -119,12 +119,12 @@ private let patience = Duration.seconds(60)
             }
         }
         try connection.fetch(fetch("1"))
-        #expect(try loop.run(for: patience) { held != nil })
+        #expect(try loop.run(for: timeout) { held != nil })
         connection.query(.ping)
-        #expect(try loop.run(for: patience) { broker.sent.last == .query(.ping) })
+        #expect(try loop.run(for: timeout) { broker.sent.last == .query(.ping) })
         #expect(!broker.sent.contains(.acknowledge(1)))
         connection.finishDelivery(try #require(held))
-        #expect(try loop.run(for: patience) { broker.sent.last == .acknowledge(1) })
+        #expect(try loop.run(for: timeout) { broker.sent.last == .acknowledge(1) })
         broker.die()
     }
 
@@ -138,14 +138,14 @@ private let patience = Duration.seconds(60)
         let broker = try ScriptedBroker(endpoint.name, loop) { broker, message in
             if case .hello = message { try broker.send(welcome(1, lastReceived: nil)) }
         }
-        #expect(try loop.run(for: patience) { isConnected })
+        #expect(try loop.run(for: timeout) { isConnected })
         guard case .hello(let hello)? = broker.sent.first else {
             Issue.record("no HELLO")
             return
         }
         #expect(hello.leaseMilliseconds == 7_000)
         connection.close()
-        #expect(try loop.run(for: patience) { broker.sent.last == .bye })
+        #expect(try loop.run(for: timeout) { broker.sent.last == .bye })
         broker.die()
     }
 
@@ -173,7 +173,7 @@ private let patience = Duration.seconds(60)
             if case .state(.connected) = event { isConnected = true }
         }
         let broker = try ScriptedBroker(endpoint.name, loop) { broker, _ in try broker.send(welcome(1)) }
-        #expect(try loop.run(for: patience) { isConnected })
+        #expect(try loop.run(for: timeout) { isConnected })
         #expect(try loop.idlePasses() <= 2)
         broker.die()
         connection.close()

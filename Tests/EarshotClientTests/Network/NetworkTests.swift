@@ -7,7 +7,7 @@ import ZeroMQ
 @testable import EarshotClient
 
 /// Time limit; reached only by failing tests.
-private let patience = Duration.seconds(300)
+private let timeout = Duration.seconds(300)
 private let anyPort = "tcp://127.0.0.1:*"
 
 /// Connections over tcp to a scripted server of CURVE.
@@ -47,11 +47,11 @@ private let anyPort = "tcp://127.0.0.1:*"
             if case .terminal(_, let body) = event { bodies.append(body) }
         }
         try connection.fetch(fetch("1"))
-        #expect(try loop.run(for: patience) { broker.sent.last == .acknowledge(1) })
+        #expect(try loop.run(for: timeout) { broker.sent.last == .acknowledge(1) })
         #expect(bodies == [[1, 2, 3]])
         #expect(try firstHello(broker).leaseMilliseconds == 60_000)
         connection.close()
-        #expect(try loop.run(for: patience) { broker.sent.last == .bye })
+        #expect(try loop.run(for: timeout) { broker.sent.last == .bye })
         broker.die()
     }
 
@@ -76,7 +76,7 @@ private let anyPort = "tcp://127.0.0.1:*"
             if case .terminal(let delivery, let body) = event, body.count == 5_000 { keys.insert(delivery.key) }
         }
         for number in 1...900 { try connection.fetch(fetch("\(number)")) }
-        #expect(try loop.run(for: patience) { keys.count == 900 && broker.sent.last == .acknowledge(900) })
+        #expect(try loop.run(for: timeout) { keys.count == 900 && broker.sent.last == .acknowledge(900) })
         #expect(requested.map(\.request.description) == (1...900).map { "\($0)" })
         broker.die()
     }
@@ -90,14 +90,14 @@ private let anyPort = "tcp://127.0.0.1:*"
             return
         }
         let link = try CurveLink(address, key, serverKey: serverKey, usesIPv6: false, Network(), loop: loop)
-        #expect(try loop.run(for: patience) { link.readConnectionEvents() })
+        #expect(try loop.run(for: timeout) { link.readConnectionEvents() })
         let message = ZMTP.Message(head: ClientMessage.bye.encoded(), body: nil)
         var sent = 0
         while link.send(message) { sent += 1 }
         // Nothing but the room wakes the owner: the broker receives everything and answers nothing.
-        #expect(try loop.run(for: patience) { link.needsPass(hasUnsent: true) })
+        #expect(try loop.run(for: timeout) { link.needsPass(hasUnsent: true) })
         #expect(link.send(message))
-        #expect(try loop.run(for: patience) { count == sent + 1 })
+        #expect(try loop.run(for: timeout) { count == sent + 1 })
         #expect(!link.needsPass(hasUnsent: false))
         broker.die()
     }
@@ -109,7 +109,7 @@ private let anyPort = "tcp://127.0.0.1:*"
         let connection = try connect([CurveKeys.endpoint(broker.endpoint)], loop) { event in
             if case .state(.connected) = event { isConnected = true }
         }
-        #expect(try loop.run(for: patience) { isConnected })
+        #expect(try loop.run(for: timeout) { isConnected })
         #expect(try loop.idlePasses() <= 2)
         connection.close()
         broker.die()
@@ -125,7 +125,7 @@ private let anyPort = "tcp://127.0.0.1:*"
         defer { withExtendedLifetime((tunnel, worker)) {} }
         let message = ZMTP.Message(head: ClientMessage.hello(Hello()).encoded(), body: nil)
         var wasSent = false
-        let hasAnswer = try loop.run(for: patience) {
+        let hasAnswer = try loop.run(for: timeout) {
             let answer = worker.next()
             if !wasSent { wasSent = worker.send(message) }
             worker.flush()
@@ -139,7 +139,7 @@ private let anyPort = "tcp://127.0.0.1:*"
     // MARK: Refusals
 
     private func failure(_ connection: ClientConnection, _ loop: EventLoop) throws -> String {
-        #expect(try loop.run(for: patience) { connection.failure != nil })
+        #expect(try loop.run(for: timeout) { connection.failure != nil })
         let error = try #require(connection.failure as? ClientError)
         #expect(error.code == .refused)
         return error.description
@@ -191,7 +191,7 @@ private let anyPort = "tcp://127.0.0.1:*"
         let loop = try EventLoop()
         let endpoint = try closedPort(loop)
         let connection = try connect([CurveKeys.endpoint(endpoint)], loop)
-        #expect(try loop.run(for: patience) { connection.connectionFaultText != nil })
+        #expect(try loop.run(for: timeout) { connection.connectionFaultText != nil })
         #expect(connection.connectionFaultText?.contains("no bus answers at \(endpoint)") == true)
         #expect(connection.failure == nil)
         var isConnected = false
@@ -199,7 +199,7 @@ private let anyPort = "tcp://127.0.0.1:*"
             isConnected = true
             try broker.send(welcome(1, lastReceived: nil))
         }
-        #expect(try loop.run(for: patience) { isConnected })
+        #expect(try loop.run(for: timeout) { isConnected })
         broker.die()
     }
 
@@ -207,7 +207,7 @@ private let anyPort = "tcp://127.0.0.1:*"
         let endpoint = try closedPort(EventLoop())
         let choice = BrokerChoice.remote([try CurveKeys.endpoint(endpoint)])
         do {
-            _ = try await Bus.connect(to: choice, patience: .milliseconds(300))
+            _ = try await Bus.connect(to: choice, timeout: .milliseconds(300))
             Issue.record("a bus without a server was connected")
         } catch let error as BusError {
             #expect(error.code == .noBroker)
@@ -228,7 +228,7 @@ private let anyPort = "tcp://127.0.0.1:*"
             if case .terminal(let delivery, _) = event { delivered.append(delivery.key) }
         }
         try connection.fetch(fetch("1"))
-        #expect(try loop.run(for: patience) { first?.sent.count == 2 })
+        #expect(try loop.run(for: timeout) { first?.sent.count == 2 })
         first?.die()
         first = nil
 
@@ -237,7 +237,7 @@ private let anyPort = "tcp://127.0.0.1:*"
             try broker.send(welcome(1, lastReceived: 1))
             try broker.send(.terminal(result("1", sequence: 1)))
         }
-        #expect(try loop.run(for: patience) { second.sent.last == .acknowledge(1) })
+        #expect(try loop.run(for: timeout) { second.sent.last == .acknowledge(1) })
         #expect(delivered == [key("1")])
         #expect(try firstHello(second).token == token)
         #expect(second.sent.count == 2)
@@ -272,12 +272,12 @@ private let anyPort = "tcp://127.0.0.1:*"
         durable.options.isDurable = true
         durable.options.subscribes = false
         try connection.fetch(durable)
-        #expect(try loop.run(for: patience) { first?.sent.count == 3 })
+        #expect(try loop.run(for: timeout) { first?.sent.count == 3 })
         #expect(second.sent.isEmpty)
         first?.die()
         first = nil
 
-        #expect(try loop.run(for: patience) { second.sent.last == .acknowledge(1) })
+        #expect(try loop.run(for: timeout) { second.sent.last == .acknowledge(1) })
         #expect(delivered == [key("1")])
         #expect(try firstHello(second).token == nil)
         #expect(refusals.map(\.code) == ["connection-lost"])
@@ -293,7 +293,7 @@ private let anyPort = "tcp://127.0.0.1:*"
         let connection = try connect(endpoints, loop) { event in
             if case .state(.connected) = event { isConnected = true }
         }
-        #expect(try loop.run(for: patience) { isConnected })
+        #expect(try loop.run(for: timeout) { isConnected })
         connection.close()
         broker.die()
     }

@@ -90,8 +90,8 @@ final class ScriptedBus: Sendable {
     }
 
     /// Connects a bus to this broker.
-    func connect(patience: Duration? = .seconds(300)) async throws -> Bus {
-        try await Bus.connect(to: .running(in: folder.path), application: "test", patience: patience)
+    func connect(timeout: Duration? = .seconds(300)) async throws -> Bus {
+        try await Bus.connect(to: .running(in: folder.path), application: "test", timeout: timeout)
     }
 
     /// Closes all connections, like a killed broker, and waits for the end of its thread.

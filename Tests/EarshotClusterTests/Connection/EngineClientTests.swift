@@ -174,7 +174,7 @@ import Testing
         ])
     func malformedAnswer(answer: String, fault: EngineFault) throws {
         let server = try FaultyServer(.answers(Array(answer.utf8)), on: rig.loop)
-        let number = rig.add(ClientRig.options(.servers([server.address]), patience: answer.isEmpty ? 300 : 60_000))
+        let number = rig.add(ClientRig.options(.servers([server.address]), timeout: answer.isEmpty ? 300 : 60_000))
         #expect(try rig.awaitFault(number) == fault)
         // It goes on trying.
         try rig.run("attempts") { server.connectionCount >= 4 }
@@ -182,7 +182,7 @@ import Testing
 
     @Test func `a server that hangs is left in time, and joined again afterwards`() throws {
         let server = try RedisServer()
-        let number = try rig.join(ClientRig.options(server, patience: 300))
+        let number = try rig.join(ClientRig.options(server, timeout: 300))
         server.send(SIGSTOP)
         rig.submit(number, .takeFlights(slots: 1))
         #expect(try rig.awaitFault(number) == .timedOut)

@@ -82,9 +82,9 @@ import Testing
         }
         let rig = try ClientRig()
         let relays = try sentinels.map { try FaultyServer(.relay(to: $0.socket, cutAfter: -1), on: rig.loop) }
-        let options = ClientRig.options(.sentinels(relays.map(\.address), primary: "bus"), patience: 1_500)
+        let options = ClientRig.options(.sentinels(relays.map(\.address), primary: "bus"), timeout: 1_500)
         let number = try rig.join(options)
-        // Longer than twice the patience, so heartbeats are answered.
+        // Longer than twice the timeout, so heartbeats are answered.
         let start = LoopTime.readClock()
         try rig.run("heartbeats") { LoopTime.readClock().since(start) > .milliseconds(4_000) }
         #expect(relays.map(\.connectionCount) == [1, 0])

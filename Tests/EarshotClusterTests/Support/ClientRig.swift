@@ -21,19 +21,19 @@ final class ClientRig {
 
     static func options(
         _ place: EngineOptions.EngineLocation, login: EngineOptions.Login? = nil, secret: [UInt8] = [1, 2, 3],
-        patience: Int = 20_000
+        timeout: Int = 20_000
     ) -> EngineOptions {
         var options = EngineOptions(
             place: place, cluster: "test", keys: ClusterKeys(secret: secret), publicKey: "key", description: "test")
         options.login = login
-        options.timeoutMilliseconds = patience
+        options.timeoutMilliseconds = timeout
         return options
     }
 
-    static func options(_ server: RedisServer, login: EngineOptions.Login? = nil, patience: Int = 20_000)
+    static func options(_ server: RedisServer, login: EngineOptions.Login? = nil, timeout: Int = 20_000)
         -> EngineOptions
     {
-        options(.servers([.unixSocket(path: server.socket)]), login: login, patience: patience)
+        options(.servers([.unixSocket(path: server.socket)]), login: login, timeout: timeout)
     }
 
     /// Starts a client. Returns its number.

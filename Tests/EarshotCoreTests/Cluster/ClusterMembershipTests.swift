@@ -149,7 +149,7 @@ import Testing
         #expect(count.limitDivisor == 5)
     }
 
-    @Test func `memberships that end at once do not restart the patience`() {
+    @Test func `memberships that end at once do not restart the timeout`() {
         var rig = BookRig()
         _ = rig.wait(milliseconds: 10_000)
         _ = rig.receive(.left(.connectionClosed))

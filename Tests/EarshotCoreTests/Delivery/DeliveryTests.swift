@@ -113,7 +113,7 @@ struct DeliveryTests {
         #expect(rig.core.isIdle)
     }
 
-    @Test mutating func `a handler's own request is fetched at once and waits ten seconds for a listener`() {
+    @Test mutating func `a handler's own request is fetched at once and waits ten seconds for a subscriber`() {
         let worker = rig.worker()
         let (a, b) = (rig.client(1), rig.client(2))
         rig.pass { $0.fetch("h", "1", "http://1/", by: a) { $0.options.subscribes = false } }
@@ -130,7 +130,7 @@ struct DeliveryTests {
         #expect(rig.core.isIdle)
     }
 
-    @Test mutating func `what a handler wants by itself ends when its last listener stays away for the grace`() {
+    @Test mutating func `what a handler wants by itself ends when its last subscriber stays away for the grace`() {
         _ = rig.worker(slots: 1)
         let (a, b) = (rig.client(1), rig.client(2))
         rig.pass { rig in
@@ -163,7 +163,7 @@ struct DeliveryTests {
         #expect(rig.core.audit() == [])
     }
 
-    @Test mutating func `a listener that came back starts its grace anew when it leaves again`() {
+    @Test mutating func `a subscriber that came back starts its grace anew when it leaves again`() {
         _ = rig.worker(slots: 1)
         let (a, b) = (rig.client(1), rig.client(2))
         rig.pass { rig in
@@ -340,7 +340,7 @@ struct DeliveryTests {
         #expect(rig.core.audit() == [])
     }
 
-    @Test mutating func `while the spool is full a slow listener is closed, and the others have the result`() {
+    @Test mutating func `while the spool is full a slow subscriber is closed, and the others have the result`() {
         let worker = tighten()
         let (fast, slow) = (rig.client(1), rig.client(2, window: 1))
         rig.send(.subscribe(HandlerPattern("h")!), by: slow)

@@ -78,7 +78,7 @@ struct DurableListTests {
         }
         #expect(failed.contains(#""waits-for":"retry""#) && !failed.contains("subscriber"))
         #expect(
-            Self.answer(.explainRequest(HandlerID("h")!, RequestID("3")!), &bed).contains(#""waits-for":"listener""#))
+            Self.answer(.explainRequest(HandlerID("h")!, RequestID("3")!), &bed).contains(#""waits-for":"subscriber""#))
     }
 
     @Test func `a failure without a response states its URL`() {

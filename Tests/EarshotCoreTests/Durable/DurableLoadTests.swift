@@ -116,9 +116,9 @@ struct DurableLoadTests {
     @Test(arguments: [false, true])
     func `of a handler that is removed meanwhile nothing comes back`(replaces: Bool) {
         var bed = Self.loading()
-        let (client, listener) = (bed.rig.client(1), bed.rig.client(2))
+        let (client, subscriber) = (bed.rig.client(1), bed.rig.client(2))
         bed.pass { rig in
-            rig.send(.subscribe(.handler(Self.handler)), by: listener)
+            rig.send(.subscribe(.handler(Self.handler)), by: subscriber)
             if replaces {
                 rig.fetch("h", "9", "http://b/", by: client) { $0.options.replacesHandler = true }
             } else {
@@ -128,7 +128,7 @@ struct DurableLoadTests {
         #expect(bed.rig.replies(to: client) == [] && bed.disk.rows.count == 3)
         Self.load(&bed)
         #expect(replaces || bed.rig.replies(to: client) == [.handlersRemoved(.handler(Self.handler), count: 3)])
-        #expect(bed.rig.terminals(for: listener) == ["h 1 removed", "h 2 removed", "h 3 removed"])
+        #expect(bed.rig.terminals(for: subscriber) == ["h 1 removed", "h 2 removed", "h 3 removed"])
         #expect(bed.disk.rows.isEmpty)
         bed.restart()
         #expect(bed.rig.core.isIdle)
@@ -142,11 +142,11 @@ struct DurableLoadTests {
         bed.finishJobs(worker)
         bed.disk.isReading = false
         bed.restart()
-        let listener = bed.rig.client(2)
-        bed.pass { $0.send(.subscribe(.handler(Self.handler)), by: listener) }
-        #expect(bed.rig.terminals(for: listener) == [])
+        let subscriber = bed.rig.client(2)
+        bed.pass { $0.send(.subscribe(.handler(Self.handler)), by: subscriber) }
+        #expect(bed.rig.terminals(for: subscriber) == [])
         Self.load(&bed)
-        #expect(bed.rig.terminals(for: listener) == ["h 1 200", "h 2 200"])
+        #expect(bed.rig.terminals(for: subscriber) == ["h 1 200", "h 2 200"])
     }
 
     @Test(arguments: [false, true])

@@ -11,12 +11,12 @@ struct FlightTableTests {
     private var table = FlightTable()
 
     enum Phase: CaseIterable {
-        case asking, queued, claiming, running, backingOff, following, ended
+        case lookingUp, queued, claiming, running, backingOff, following, ended
 
         init(_ phase: Flight.Phase) {
             self =
                 switch phase {
-                case .asking: .asking
+                case .lookingUp: .lookingUp
                 case .queued: .queued
                 case .claiming: .claiming
                 case .running: .running
@@ -30,13 +30,13 @@ struct FlightTableTests {
     /// Phases that may come after a phase.
     private static func next(after phase: Phase) -> Set<Phase> {
         switch phase {
-        case .asking: [.asking, .queued, .running, .following, .ended]
-        case .queued: [.asking, .queued, .claiming, .running, .following, .ended]
+        case .lookingUp: [.lookingUp, .queued, .running, .following, .ended]
+        case .queued: [.lookingUp, .queued, .claiming, .running, .following, .ended]
         case .claiming: [.queued, .running, .backingOff, .following, .ended]
-        case .running: [.asking, .queued, .running, .backingOff, .following, .ended]
+        case .running: [.lookingUp, .queued, .running, .backingOff, .following, .ended]
         case .backingOff: [.queued, .running, .ended]
         case .following: [.ended]
-        case .ended: [.asking, .queued, .running, .following, .ended]
+        case .ended: [.lookingUp, .queued, .running, .following, .ended]
         }
     }
 
@@ -64,7 +64,7 @@ struct FlightTableTests {
         _ phase: Phase, _ flight: Handle<Flight>, _ child: Handle<Flight>, _ table: inout FlightTable
     ) {
         switch phase {
-        case .asking: table.enterPhase(.asking, flight)
+        case .lookingUp: table.enterPhase(.lookingUp, flight)
         case .queued: table.enterPhase(.queued, flight)
         case .claiming: table.enterPhase(.claiming, flight)
         case .running: table.enterPhase(.running(worker: 1), flight)
@@ -78,7 +78,7 @@ struct FlightTableTests {
 
     private static func phase(_ phase: Phase) -> Flight.Phase {
         switch phase {
-        case .asking: .asking
+        case .lookingUp: .lookingUp
         case .queued: .queued
         case .claiming: .claiming
         case .running: .running(worker: 1)

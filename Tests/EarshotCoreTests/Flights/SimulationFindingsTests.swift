@@ -46,7 +46,7 @@ struct SimulationFindingsTests {
         #expect(rig.terminals(for: b) == ["h 2 malformed-url"])
     }
 
-    @Test func `over the bound on requests nothing is kept for handlers without listeners`() {
+    @Test func `over the bound on requests nothing is kept for handlers without subscribers`() {
         var limits = CoreLimits()
         limits.maximumOpenRequests = 1
         var rig = CoreRig(limits: limits)
@@ -88,7 +88,7 @@ struct SimulationFindingsTests {
         #expect(error.code == "too-many-handlers")
     }
 
-    @Test func `a handler's requests have their whole grace from the last time it lost its listeners`() {
+    @Test func `a handler's requests have their whole grace from the last time it lost its subscribers`() {
         var limits = CoreLimits()
         limits.subscriberGraceMilliseconds = 1_000
         var rig = CoreRig(limits: limits)

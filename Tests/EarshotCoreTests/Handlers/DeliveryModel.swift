@@ -82,7 +82,7 @@ struct DeliveryModel {
 
     private mutating func fault(_ invariant: Int, _ text: String) { faults.append("\(invariant): \(text)") }
 
-    private func listeners(_ handler: String) -> [Int] {
+    private func subscribers(_ handler: String) -> [Int] {
         sessions.filter { $0.value.subscriptions.contains { Self.matches(handler, $0) } }.map(\.key)
     }
 
@@ -186,7 +186,7 @@ struct DeliveryModel {
         requests[tag] = request
         named[request.name] = tag
         guard !request.doubt.isEmpty else { return }
-        for listener in listeners(handler) { sessions[listener]?.due[tag] = (request.doubt, isRequired: false) }
+        for subscriber in subscribers(handler) { sessions[subscriber]?.due[tag] = (request.doubt, isRequired: false) }
     }
 
     private mutating func repeated(_ tag: Int, by session: Int) {
@@ -217,7 +217,7 @@ struct DeliveryModel {
     mutating func unsubscribe(_ session: Int, from pattern: String) {
         sessions[session]?.subscriptions.remove(pattern)
         for (tag, request) in requests where request.phase == .leaving || request.phase == .removed {
-            if !listeners(request.handler).contains(session) { sessions[session]?.due[tag]?.isRequired = false }
+            if !subscribers(request.handler).contains(session) { sessions[session]?.due[tag]?.isRequired = false }
         }
     }
 
@@ -281,8 +281,8 @@ struct DeliveryModel {
     private mutating func refuse(_ tag: Int, by session: Int?) {
         guard let request = requests[tag] else { return }
         free(tag, as: request.phase)
-        for listener in listeners(request.handler) where listener != session {
-            expectTerminal(tag, "removed", to: listener)
+        for subscriber in subscribers(request.handler) where subscriber != session {
+            expectTerminal(tag, "removed", to: subscriber)
         }
     }
 
@@ -303,12 +303,12 @@ struct DeliveryModel {
 
     private mutating func end(_ tag: Int, _ outcome: String, now: Int) {
         guard let request = requests[tag] else { return }
-        let listeners = listeners(request.handler)
-        for session in listeners { expectTerminal(tag, outcome, to: session) }
+        let subscribers = subscribers(request.handler)
+        for session in subscribers { expectTerminal(tag, outcome, to: session) }
         // A removal may or may not have ended a subscription.
-        let subscribers = listeners.filter { !isRemoving($0, request.handler) }
+        let subscribers = subscribers.filter { !isRemoving($0, request.handler) }
         requests[tag]?.awaited = subscribers.contains(request.owner) ? request.owner : nil
-        let isCertain = listeners.isEmpty && !hasDeparting && request.doubt.isEmpty
+        let isCertain = subscribers.isEmpty && !hasDeparting && request.doubt.isEmpty
         requests[tag]?.phase =
             subscribers.isEmpty ? .held(outcome, until: now + 10_000, isCertain: isCertain) : .ended(outcome)
     }
@@ -405,7 +405,7 @@ struct DeliveryModel {
             }
             // The owner would have got the terminal of an ended request.
             for (tag, request) in requests where request.owner == number && session.due[tag] != nil {
-                guard request.phase == .open, listeners(request.handler).contains(number) else { continue }
+                guard request.phase == .open, subscribers(request.handler).contains(number) else { continue }
                 requests[tag]?.doubt = []
             }
             sessions[number]?.due = [:]

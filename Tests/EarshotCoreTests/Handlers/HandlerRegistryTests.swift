@@ -171,11 +171,11 @@ struct HandlerRegistryTests {
         #expect(registry.checkInvariants() == [])
     }
 
-    @Test func `an epoch without listeners ends with the next listener`() {
+    @Test func `an epoch without subscribers ends with the next subscriber`() {
         var (registry, handler) = Self.registry(.named)
-        registry.beginListenerAbsence(of: handler, serial: 4)
+        registry.beginSubscriberAbsence(of: handler, serial: 4)
         #expect(registry[handler].subscriberAbsenceEpoch == 4)
-        registry.endListenerAbsence(handler)
+        registry.endSubscriberAbsence(handler)
         #expect(registry[handler].subscriberAbsenceEpoch == nil)
     }
 
@@ -206,10 +206,10 @@ struct HandlerRegistryTests {
         let handler = registry.add(Self.id).number
         for request in 1...3 as ClosedRange<Handle<Interest>> {
             registry.requestAdded(request, to: handler, owner: nil)
-            registry.addDurableAwaitingListener(request, of: handler)
+            registry.addDurableAwaitingSubscriber(request, of: handler)
         }
-        registry.removeDurableAwaitingListener(2, of: handler)
-        #expect(registry.durableRequestsAwaitingListener(of: handler) == [1, 3])
+        registry.removeDurableAwaitingSubscriber(2, of: handler)
+        #expect(registry.durableRequestsAwaitingSubscriber(of: handler) == [1, 3])
         registry.countHeldOutcome(of: handler)
         #expect(registry[handler].heldOutcomeCount == 1)
         registry.uncountHeldOutcome(of: handler)
@@ -238,11 +238,11 @@ struct HandlerRegistryTests {
         #expect(registry.handle(of: Self.id) == nil && registry.count == 1 && registry.hasRoot("a"))
     }
 
-    @Test func `a client is withdrawn from the listeners of a removed handler once`() {
+    @Test func `a client is withdrawn from the subscribers of a removed handler once`() {
         var (registry, handler) = Self.registry(.removing)
-        #expect(registry.removeListener(8, fromRemovalOf: handler) == false)
-        #expect(registry.removeListener(7, fromRemovalOf: handler) == true)
-        #expect(registry.removeListener(7, fromRemovalOf: handler) == false)
+        #expect(registry.removeSubscriber(8, fromRemovalOf: handler) == false)
+        #expect(registry.removeSubscriber(7, fromRemovalOf: handler) == true)
+        #expect(registry.removeSubscriber(7, fromRemovalOf: handler) == false)
         #expect(registry[handler].removal?.failureRecipients == [])
     }
 

@@ -273,7 +273,7 @@ struct RemovalSliceTests {
         #expect(rig.replies(to: a) == [.handlersRemoved(HandlerPattern("long")!, count: 640)])
     }
 
-    @Test mutating func `a listener gets one FAILED removed for each request, before anything new of that name`() {
+    @Test mutating func `a subscriber gets one FAILED removed for each request, before anything new of that name`() {
         let (a, b, c) = (rig.client(1), rig.client(2, window: 1_000), rig.client(3))
         let worker = rig.worker(slots: 1)
         rig.send(.subscribe(HandlerPattern("h")!), by: b)
@@ -296,7 +296,7 @@ struct RemovalSliceTests {
         #expect(rig.core.audit() == [])
     }
 
-    @Test mutating func `a listener that removes the handler too gets nothing after its answer`() {
+    @Test mutating func `a subscriber that removes the handler too gets nothing after its answer`() {
         let (a, b) = (rig.client(1), rig.client(2, window: 1_000))
         rig.send(.subscribe(HandlerPattern("h")!), by: b)
         submit(100, by: a)

@@ -61,7 +61,7 @@ struct RemovalTests {
         #expect(rig.core.records.handlers.count == 20_000)
     }
 
-    @Test mutating func `other listeners of a removed handler get one FAILED removed each, the remover none`() {
+    @Test mutating func `other subscribers of a removed handler get one FAILED removed each, the remover none`() {
         let (a, b) = (rig.client(1), rig.client(2))
         rig.pass { rig in
             rig.send(.subscribe(HandlerPattern("h")!), by: b)

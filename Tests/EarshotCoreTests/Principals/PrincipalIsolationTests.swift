@@ -89,9 +89,9 @@ struct PrincipalIsolationTests {
         "ERROR not-authorized detail: \(subject) are reserved for the administrator"
     }
 
-    /// The members of an entry before its listeners.
+    /// The members of an entry before its subscribers.
     private static func start(of entry: Substring) -> String {
-        String(entry[..<(entry.firstRange(of: "\"listeners\"")?.lowerBound ?? entry.endIndex)])
+        String(entry[..<(entry.firstRange(of: "\"subscribers\"")?.lowerBound ?? entry.endIndex)])
     }
 
     private static let intruder = ClientID(rawValue: 2)
@@ -117,13 +117,13 @@ struct PrincipalIsolationTests {
     }
 
     /// Sends a message and returns all messages to a client, those before the end of the pass included.
-    private mutating func send(_ text: String, by client: ClientID, receivedBy listener: ClientID? = nil) -> String {
+    private mutating func send(_ text: String, by client: ClientID, receivedBy subscriber: ClientID? = nil) -> String {
         guard let message = try? ClientMessage(head: Array((text + "\n").utf8)) else {
             Issue.record("\(text) is not a message")
             return ""
         }
         bed.pass { $0.send(message, by: client) }
-        return received(by: listener ?? client)
+        return received(by: subscriber ?? client)
     }
 
     private func received(by client: ClientID) -> String {

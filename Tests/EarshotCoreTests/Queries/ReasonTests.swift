@@ -181,7 +181,7 @@ struct ReasonTests {
         rig.pass { $0.done(jobs.first { $0.url == "http://x/1" }!, by: worker) }
         rig.pass { $0.failed(jobs.first { $0.url == "http://x/2" }!, "reset", by: worker) }
         expect(
-            #""state":"held","url":"http://x/1","attempts":1,"status":200,"waits-for":"listener""#, of: "own", "1",
+            #""state":"held","url":"http://x/1","attempts":1,"status":200,"waits-for":"subscriber""#, of: "own", "1",
             by: a)
         expect(#""state":"backing-off""#, #""waits-for":"retry""#, #""retry-in-ms":"#, of: "h", "1", by: a)
         expect(#""state":"unknown""#, of: "h", "2", by: a)

@@ -50,7 +50,7 @@ class Bus(Shell):
         self._closed = False
         try:
             self._open_link()
-            await asyncio.wait_for(asyncio.shield(greeted), self._patience)
+            await asyncio.wait_for(asyncio.shield(greeted), self._connect_timeout)
         except asyncio.TimeoutError:
             self._close()
             raise self._unanswered() from None

@@ -135,7 +135,7 @@ class Shell(abc.ABC):
             bodies, reads = "pull", NETWORK_READS
         if lease is None:
             lease = 0.0 if self._buses is None else _network.LEASE
-        self._patience = timeout
+        self._connect_timeout = timeout
         # Random part of request IDs, so that requests of other connections never have the same ID.
         self._nonce = secrets.token_hex(6)
         self._core = Core(window, lease, bodies=bodies, reads=reads)
@@ -207,9 +207,9 @@ class Shell(abc.ABC):
 
     def _unanswered(self) -> EarshotError:
         if self._buses is not None:
-            return NoBroker(f"{self._buses.last_failure} (waited {self._patience:g} s)")
+            return NoBroker(f"{self._buses.last_failure} (waited {self._connect_timeout:g} s)")
         why = f" ({self._obstacle.strerror or self._obstacle})" if self._obstacle is not None else ""
-        return _folders.no_broker(self._folder, f"no broker answered within {self._patience:g} s{why}")
+        return _folders.no_broker(self._folder, f"no broker answered within {self._connect_timeout:g} s{why}")
 
     def _check_open(self) -> None:
         if self._closed:

@@ -88,7 +88,7 @@ class ThreadedShell(Shell):
         try:
             self._do(self._open_link)
             self._background.start()
-            self._wait(greeted, self._patience)
+            self._wait(greeted, self._connect_timeout)
             greeted.get()
         except TimeoutError:
             self._shut()

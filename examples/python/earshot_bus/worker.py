@@ -35,7 +35,7 @@ from ._results import EarshotError, NoBroker, Refused
 
 RECONNECT_SECONDS = 0.1
 """Seconds between two attempts to connect to a broker of this machine."""
-NETWORK_PATIENCE = 20.0
+NETWORK_TIMEOUT = 20.0
 """Seconds until the first bus on a network accepts the worker."""
 SLOTS = 4
 """Default number of concurrent jobs."""
@@ -148,7 +148,7 @@ class Worker:
         self._ended = self._loop.create_future()
         self.registered = asyncio.Event()
         if self._buses is not None:
-            self._loop.call_later(NETWORK_PATIENCE, self._time_out)
+            self._loop.call_later(NETWORK_TIMEOUT, self._time_out)
         self._connect()
         try:
             await self._ended

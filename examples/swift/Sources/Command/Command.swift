@@ -17,7 +17,7 @@ public enum Command {
         do {
             // Without SIGPIPE, a closed standard output is an error of `write`.
             signal(SIGPIPE, SIG_IGN)
-            let bus = try await Bus.connect(application: "example", patience: .seconds(5))
+            let bus = try await Bus.connect(application: "example", timeout: .seconds(5))
             try await body(bus)
             await bus.close()
             exit(0)
