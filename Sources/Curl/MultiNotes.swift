@@ -57,9 +57,14 @@ final class MultiNotes {
         }
     }
 
-    /// Records that a connection with one of these sockets is ready for a request.
-    func recordConnected(_ descriptors: [Int32]) {
-        for descriptor in descriptors { connectingTransfers[descriptor] = nil }
+    /// Records that a transfer's connection with one of these sockets is ready for a request.
+    ///
+    /// - Parameter descriptors: All sockets that the transfer opened. Numbers of those that failed may meanwhile belong
+    ///   to other connecting transfers.
+    func recordConnected(_ descriptors: [Int32], by transfer: UInt) {
+        for descriptor in descriptors where connectingTransfers[descriptor] == transfer {
+            connectingTransfers[descriptor] = nil
+        }
     }
 
     /// Returns the transfers with a failed connection attempt, without duplicates. Called before `takeInterests`.

@@ -130,7 +130,7 @@ public final class Transfer {
         if usesHTTP2Stream != nil { beginStream() }
         isConnecting = false
         if !socketsSinceLastRequest.isEmpty {
-            notes.recordConnected(socketsSinceLastRequest)
+            notes.recordConnected(socketsSinceLastRequest, by: easy.handleAddress)
             notes.sockets.recordConnection(sockets: socketsSinceLastRequest, ownPort: ownPort, endpoints: ends)
             socketsSinceLastRequest.removeAll(keepingCapacity: true)
             if notes.sockets.count > notes.connectionsLimit { easy.closeAfterTransfer() }
