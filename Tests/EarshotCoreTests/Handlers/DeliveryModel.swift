@@ -306,11 +306,11 @@ struct DeliveryModel {
         let subscribers = subscribers(request.handler)
         for session in subscribers { expectTerminal(tag, outcome, to: session) }
         // A removal may or may not have ended a subscription.
-        let subscribers = subscribers.filter { !isRemoving($0, request.handler) }
-        requests[tag]?.awaited = subscribers.contains(request.owner) ? request.owner : nil
+        let remaining = subscribers.filter { !isRemoving($0, request.handler) }
+        requests[tag]?.awaited = remaining.contains(request.owner) ? request.owner : nil
         let isCertain = subscribers.isEmpty && !hasDeparting && request.doubt.isEmpty
         requests[tag]?.phase =
-            subscribers.isEmpty ? .held(outcome, until: now + 10_000, isCertain: isCertain) : .ended(outcome)
+            remaining.isEmpty ? .held(outcome, until: now + 10_000, isCertain: isCertain) : .ended(outcome)
     }
 
     /// A subscriber gets the outcome of a request, unless that may have ended before.
