@@ -1,3 +1,4 @@
+import CLibCurl
 import Glibc
 import Testing
 
@@ -77,22 +78,6 @@ import Testing
         let sink = RecordingSink()
         #expect(try loop.fetch(request, sink: sink)?.failure == nil)
         #expect(sink.requestedAddresses.count == addresses.split(separator: ",").count + 1, "each address once")
-    }
-
-    /// A socket that refused is closed, and the next transfer may get its number.
-    @Test func `addresses that refuse do not delay transfers that connect at the same time`() throws {
-        let origin = try LoopbackOrigin(Self.answer)
-        let loop = try CurlTestLoop(origin: origin, maxConnections: 64)
-        let refusing = (2...7).map { "127.0.0.\($0)" }
-        for index in 0..<48 {
-            let addresses = refusing.prefix(index % 7) + ["127.0.0.1"]
-            var request = TransferRequest(url: "http://n\(index).example:\(origin.port)/file")
-            request.resolveEntries = ["n\(index).example:\(origin.port):\(addresses.joined(separator: ","))"]
-            request.connectTimeout = Self.connectTimeout
-            _ = try loop.start(request, sink: RecordingSink())
-        }
-        #expect(loop.run { $0.finished.count == 48 })
-        #expect(loop.finished.allSatisfy { $0.result.failure == nil })
     }
 
     @Test func `a connected transfer leaves the number of its refused socket to the next transfer`() {
