@@ -4,7 +4,7 @@ internal import EarshotWire
 
 /// Step of a plan: an action of a ``PlannedClient`` with its time.
 ///
-/// `MS submit NAME HANDLER URL [FIELD=VALUE]…`, `MS cancel NAME`, `MS remove PATTERN`, `MS watch PATTERN`, `MS unwatch
+/// `MS request NAME HANDLER URL [FIELD=VALUE]…`, `MS cancel NAME`, `MS remove PATTERN`, `MS watch PATTERN`, `MS unwatch
 /// PATTERN`. A name identifies one request in the whole run; it serves as request ID.
 struct PlanStep {
     enum Action {
@@ -35,7 +35,7 @@ struct PlanStep {
     private static func parseAction(_ verb: Substring, _ words: ArraySlice<Substring>) -> Action? {
         let first = String(words.first ?? "")
         switch verb {
-        case "ask": return parseSubmission(Array(words))
+        case "request": return parseSubmission(Array(words))
         case "cancel": return RequestID(first).map { .cancel($0) }
         case "remove": return HandlerPattern(first).map { .remove($0) }
         case "watch": return HandlerPattern(first).map { .watch($0) }

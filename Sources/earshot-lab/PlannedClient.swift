@@ -73,7 +73,7 @@ final class PlannedClient {
     private func submit(_ fetch: Fetch, _ hold: Duration) {
         let key = RequestKey(fetch.handler, fetch.request)
         if fetch.options.replacesHandler { dropOpenRequests { $0.handler == fetch.handler } }
-        journal.appendEvent("ask", fetch.request.description, fetch.handler.description, fetch.url)
+        journal.appendEvent("request", fetch.request.description, fetch.handler.description, fetch.url)
         openRequestDelays[key] = hold
         handlers[fetch.request] = fetch.handler
         do {
@@ -130,7 +130,8 @@ final class PlannedClient {
         let name = terminal.request.description
         // The Python package adds `~` and a number to the ID of a request that it repeats.
         let fault = String(name.prefix { $0 != "~" })
-        journal.appendEvent("heard", terminal.handler.description, name, fault, Self.outcomeWord(terminal), brokerName)
+        journal.appendEvent(
+            "received", terminal.handler.description, name, fault, Self.outcomeWord(terminal), brokerName)
         guard let hold = openRequestDelays[delivery.key], delivery.fetch != nil else {
             connection?.finishDelivery(delivery)
             return

@@ -8,11 +8,11 @@ internal import Glibc
 /// the bus.
 struct ReadersCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "readers", abstract: "Hear a handler over many connections, and say how late.",
+        commandName: "readers", abstract: "Receive results of a handler over many connections, and measure the delays.",
         discussion: """
-            Prints `ready` when all listen. When its standard input ends it asks for URL?0, URL?1, … at an even pace and \
-            ends when each connection has heard all of that, or without --ask at once. Then it prints a line of JSON: \
-            requests asked, terminals heard and missing, and percentiles of the microseconds from asking to hearing.
+            Prints `ready` when all have subscribed. When its standard input ends it requests URL?0, URL?1, … at an even \
+            pace and ends when each connection has all results, or without --url at once. Then it prints a line of JSON: \
+            requests sent, terminals received and missing, and percentiles of the microseconds between the two.
             """)
 
     @Argument(help: "Connections.")
@@ -27,8 +27,8 @@ struct ReadersCommand: ParsableCommand {
     @Option(help: "Terminals that a connection may have unacknowledged.")
     var window = 256
 
-    @Option(help: "What to ask for.")
-    var ask: String?
+    @Option(help: "URL to request.")
+    var url: String?
 
     @Option(help: "Requests a second.")
     var rate = 100
@@ -49,8 +49,8 @@ struct ReadersCommand: ParsableCommand {
         let input = try loop.add(STDIN_FILENO, .readable) { _ in loop.stop() }
         try loop.run()
         loop.remove(input)
-        if let ask {
-            readers.sendRequests(for: ask, rate: rate, count: count)
+        if let url {
+            readers.sendRequests(for: url, rate: rate, count: count)
             try loop.run(for: .seconds(count / rate + 60)) { readers.hasReceivedAll }
         }
         print(readers.report)
@@ -100,7 +100,7 @@ private final class ReaderConnections {
             return "\"p\(share)\": \(value)"
         }
         let counts = [
-            "\"asked\": \(sentRequestCount)", "\"heard\": \(delaysMicroseconds.count)",
+            "\"sent\": \(sentRequestCount)", "\"received\": \(delaysMicroseconds.count)",
             "\"missing\": \(missingDeliveries)",
         ]
         return "{\((counts + figures).joined(separator: ", "))}"
@@ -120,7 +120,7 @@ private final class ReaderConnections {
         do {
             try connections[0].fetch(fetch)
         } catch {
-            print("not asked: \(error)")
+            print("not sent: \(error)")
         }
         let next = due.advanced(by: pace)
         loop.setTimer(at: next) { [unowned self] in sendRequest(for: url, every: pace, at: next) }

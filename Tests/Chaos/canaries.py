@@ -6,8 +6,8 @@ The canaries of `PENS` falsify a client's journal; those of `RUNS` are faults of
 RUNS = {
     "ghost": "something is fetched that nobody wants any more",
     "descriptors": "the broker has connections in the end that it did not have before",
-    "ledger": "the broker's ledger has one answer more than it told of",
-    "forgetful": "the broker's ledger, even as it is, lacks what clients heard of it",
+    "ledger": "the broker's ledger has one answer more than it sent",
+    "forgetful": "the broker's ledger, even as it is, lacks what clients received from it",
     "origin": "the origin's ledger lacks what it answered",
 }
 """Faults of the runner, by name."""
@@ -46,7 +46,7 @@ def double(pen, verb, words):
 
 def delivered_twice(pen, verb, words):
     """Records a terminal twice that the library delivered once."""
-    return [(verb, *words)] * (2 if verb == "heard" and pen.turn() else 1)
+    return [(verb, *words)] * (2 if verb == "received" and pen.turn() else 1)
 
 
 def lied_hash(pen, verb, words):
@@ -56,7 +56,7 @@ def lied_hash(pen, verb, words):
     return [(verb, *words)]
 
 
-def unasked(pen, verb, words):
+def unrequested(pen, verb, words):
     """Records an end of a request that it never made."""
     extra = [("end", "999.9-9", *words[1:])] if verb == "end" and pen.turn() else []
     return [(verb, *words), *extra]
@@ -74,11 +74,11 @@ def after_removal(pen, verb, words):
     if verb == "drop":
         pen.dropped = words[0]
     if verb in ("removed", "cancelled") and getattr(pen, "dropped", None):
-        return [(verb, *words), ("heard", "chaos/x", "9", pen.dropped, "200", "-")]
+        return [(verb, *words), ("received", "chaos/x", "9", pen.dropped, "200", "-")]
     return [(verb, *words)]
 
 
-PENS = {"silent": silent, "double": double, "twice-heard": delivered_twice, "lied-hash": lied_hash, "unasked": unasked,
+PENS = {"silent": silent, "double": double, "delivered-twice": delivered_twice, "lied-hash": lied_hash, "unrequested": unrequested,
         "wrong-code": wrong_code, "after-removal": after_removal}
 
 NAMES = [*PENS, *RUNS]

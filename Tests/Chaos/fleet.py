@@ -73,7 +73,7 @@ class Fleet:
         return late
 
     def dismiss(self):
-        """Tells all clients to leave. Returns complaints about their ends."""
+        """Tells all clients to leave. Returns faults: their ends."""
         for program in self.running.values():
             program.write(b"")
         violations = []

@@ -82,7 +82,7 @@ class Follower:
         _, verb, *words = line.split(" ")
         self._left -= 1
         self._unfinished += 1
-        if verb == "ask":
+        if verb == "request":
             await self._submit(PlannedRequest.of(line))
         elif verb == "cancel" and words[0] in self._open:
             transfer = self._drop(words[0])
@@ -110,7 +110,7 @@ class Follower:
                    for key, value in planned.options.items() if key not in ("hold", "replace")}
         if planned.replaces:
             self._drop_all(planned.handler)
-        self._pen.note("ask", planned.name, planned.handler, planned.url)
+        self._pen.note("request", planned.name, planned.handler, planned.url)
         # The name is the ID, by which others recognise the terminal. The package chooses IDs itself.
         transfer = Transfer(self._bus, Fetch.make(planned.handler, planned.name, planned.url, options, planned.replaces), None)
         self._bus._begin(transfer)
@@ -159,7 +159,7 @@ class Follower:
     async def _watch_terminals(self, watch):
         async for terminal in watch:
             word = terminal.status if terminal.ok else terminal.code
-            self._pen.note("heard", terminal.handler, terminal.request, planned_of(terminal.request), word, self._bus.broker)
+            self._pen.note("received", terminal.handler, terminal.request, planned_of(terminal.request), word, self._bus.broker)
             if terminal.ok:
                 terminal.release()
 

@@ -70,7 +70,7 @@ def table(before, after):
 
 
 def growth(before, after):
-    """Returns complaints about growth beyond the bounds. The largest process of a role after warm-up is the
+    """Returns faults: growth beyond the bounds. The largest process of a role after warm-up is the
     reference."""
     violations = []
     for role in sorted({p.role for p in after}):

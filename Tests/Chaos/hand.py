@@ -174,7 +174,7 @@ class Hand:
         self.timeline.end_disturbance(state, "the next serve is ready")
 
     def keep_log(self):
-        """Saves the output of serve, and complains about crashes in it."""
+        """Saves the output of serve, and reports crashes in it."""
         program = self.bus.program
         with open(self.fleet.folder / "serve.log", "a") as file:
             file.write(program.stderr)

@@ -1,10 +1,10 @@
 """Journals of clients as values. Each line begins with milliseconds of the monotonic clock:
 
-    ask NAME HANDLER URL          it is about to send this request
-    end NAME BROKER CODE STATUS LENGTH TOLD READ GENERATION
-                                  the end of a request. CODE is `-` for a result, TOLD the SHA-256 of the terminal,
+    request NAME HANDLER URL      it is about to send this request
+    end NAME BROKER CODE STATUS LENGTH STATED READ GENERATION
+                                  the end of a request. CODE is `-` for a result, STATED the SHA-256 of the terminal,
                                   READ that of the bytes read, GENERATION the one that the origin stated
-    heard HANDLER REQUEST NAME WORD BROKER
+    received HANDLER REQUEST NAME WORD BROKER
                                   the library delivered a terminal, of its own or of a watched handler
     drop NAME                     it is about to cancel or remove the request
     cancelled NAME                the broker answered that
@@ -18,7 +18,7 @@
 
 from dataclasses import dataclass
 
-WORDS = {"ask": 3, "end": 8, "heard": 5, "drop": 1, "cancelled": 1, "remove": 1, "removed": 2, "refused": 2, "lost": 1,
+WORDS = {"request": 3, "end": 8, "received": 5, "drop": 1, "cancelled": 1, "remove": 1, "removed": 2, "refused": 2, "lost": 1,
          "watch": 1, "unwatch": 1, "idle": 0, "bye": 0}
 """Number of words after each verb; other verbs have any number."""
 

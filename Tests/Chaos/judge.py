@@ -115,7 +115,7 @@ class Judge:
             self.judge_broker(self.broker["broker"])
         return self.violations
 
-    def complain(self, rule, what, lines=(), at=None):
+    def report_fault(self, rule, what, lines=(), at=None):
         lines = list(lines)
         self.violations.append(Violation(rule, what, lines, at if at is not None else lines[-1].at if lines else None))
 
@@ -124,16 +124,16 @@ class Judge:
     def read(self, life):
         """Sorts the lines of a life into stories."""
         for line in life.lines:
-            if line.verb == "ask":
+            if line.verb == "request":
                 planned = life.planned_requests.get(line.words[0])
                 if planned is None:
-                    self.complain("asked", "what no plan says", [line])
+                    self.report_fault("requested", "what no plan contains", [line])
                 else:
                     self.stories[planned.name] = Story(planned, line, life)
             elif line.verb in ("end", "drop", "refused", "lost"):
                 story = self.stories.get(line.words[0])
                 if story is None or story.life is not life:
-                    self.complain("unasked", "of what it never asked for", [line])
+                    self.report_fault("unrequested", "of what it never requested", [line])
                 elif line.verb == "end":
                     story.ends.append(End.of(line))
                 elif line.verb == "drop":
@@ -147,13 +147,13 @@ class Judge:
         """Requires one end, or none for a dropped request or a dead client."""
         count = len(story.ends)
         if count > 1:
-            self.complain("once", f"{count} ends of {story.planned.name}", story.lines)
+            self.report_fault("once", f"{count} ends of {story.planned.name}", story.lines)
         if count and story.dropped and story.ends[0].line.at > story.dropped.at:
-            self.complain("removed", f"an end of {story.planned.name} after it was given up", story.lines)
+            self.report_fault("removed", f"an end of {story.planned.name} after it was given up", story.lines)
         if story.refused:
-            self.complain("refused", f"{story.planned.name} was taken for no request", story.lines)
+            self.report_fault("refused", f"{story.planned.name} was taken for no request", story.lines)
         if count == 0 and not story.dropped and not story.refused and story.life.died is None:
-            self.complain("lost", f"{story.planned.name} has no end: {story.planned.url}", story.lines)
+            self.report_fault("lost", f"{story.planned.name} has no end: {story.planned.url}", story.lines)
 
     @staticmethod
     def removals_of(life):
@@ -178,27 +178,27 @@ class Judge:
                     story = self.stories.get(name)
                     if story and matches(line.words[0], story.planned.handler):
                         final.setdefault(name, line)
-            elif line.verb == "heard" and line.words[2] in final:
+            elif line.verb == "received" and line.words[2] in final:
                 answer = final[line.words[2]]
                 drop = dropped.get(line.words[2], answer)
                 # After a lost connection an answer does not order terminals of the earlier one.
                 if not self.was_disconnected(life.client, drop.at - 1, line.at):
-                    self.complain("removed", f"{line.words[2]} was heard of after its removal was answered",
+                    self.report_fault("removed", f"{line.words[2]} got a terminal after its removal was answered",
                                   [drop, answer, line])
 
     def judge_received(self, life):
         """Requires each terminal once, and only of requests that some client made."""
         received = defaultdict(list)
         for line in life.lines:
-            if line.verb == "heard" and line.words[2] != "-":
+            if line.verb == "received" and line.words[2] != "-":
                 received[(line.words[2], line.words[1])].append(line)
         for (name, _), lines in received.items():
             story = self.stories.get(name)
             if story is None:
                 if not any(name in other.planned_requests for other in self.lives):
-                    self.complain("unasked", f"a terminal of {name}, which nobody asked for", lines)
+                    self.report_fault("unrequested", f"a terminal of {name}, which nobody requested", lines)
             elif story.life is life and len(lines) > 1 + story.losses:
-                self.complain("once", f"{len(lines)} terminals of {name}", [*story.lines, *lines])
+                self.report_fault("once", f"{len(lines)} terminals of {name}", [*story.lines, *lines])
 
     def was_disconnected(self, client, begin, end):
         """Whether a client may have lost its connection between two times."""
@@ -222,10 +222,10 @@ class Judge:
             # A broker that is stopped during a pass continues with the clock from before the stop.
             was_stopped = self.timeline.count(("broker",), story.submitted.at, end.line.at) > 0
             if end.line.at - story.submitted.at < float(story.planned.options["deadline"]) - 0.1 and not was_stopped:
-                self.complain("early", f"the deadline of {story.planned.name} was not over", story.lines)
+                self.report_fault("early", f"the deadline of {story.planned.name} was not over", story.lines)
             return
         if not self.is_explained(story, end):
-            self.complain("unexplained", f"{story.planned.name} failed as {end.code}: {story.planned.url}", story.lines)
+            self.report_fault("unexplained", f"{story.planned.name} failed as {end.code}: {story.planned.url}", story.lines)
 
     def codes_of(self, whim):
         """Returns the possible failures of a resource that never succeeds."""
@@ -248,23 +248,23 @@ class Judge:
 
     def judge_result(self, story, end, whim):
         if whim.then != "good":
-            self.complain("impossible", f"{story.planned.name} has a result of what cannot go well", story.lines)
+            self.report_fault("impossible", f"{story.planned.name} has a result of what cannot go well", story.lines)
             return
         if whim.size > int(story.planned.options.get("max-bytes", whim.size)):
-            self.complain("impossible", f"{story.planned.name} is larger than it may be", story.lines)
+            self.report_fault("impossible", f"{story.planned.name} is larger than it may be", story.lines)
         if not end.generation.isdigit():
-            self.complain("generation", f"the result of {story.planned.name} names none", story.lines)
+            self.report_fault("generation", f"the result of {story.planned.name} names none", story.lines)
             return
         generation = int(end.generation)
         right = digest(whim.name, generation, whim.size)
         if end.read != right or end.stated != right or end.length != whim.size:
-            self.complain("bytes", f"{story.planned.name} is not generation {generation} of {whim.name}", story.lines)
+            self.report_fault("bytes", f"{story.planned.name} is not generation {generation} of {whim.name}", story.lines)
         if generation not in self.ledger.served(whim.name):
-            self.complain("origin", f"{whim.name} was never answered in generation {generation}", story.lines)
+            self.report_fault("origin", f"{whim.name} was never answered in generation {generation}", story.lines)
         elif whim.period:
             gone = whims.EPOCH + (generation + 1) * whim.period
             if gone + whim.fresh_seconds + STALE < story.submitted.at:
-                self.complain("stale", f"{story.planned.name} got generation {generation}, gone since "
+                self.report_fault("stale", f"{story.planned.name} got generation {generation}, gone since "
                               f"{story.submitted.at - gone:.1f} s", story.lines)
 
     # The broker against all journals.
@@ -274,15 +274,15 @@ class Judge:
         result."""
         received, answered = [], []
         for life in self.lives:
-            lines = [line for line in life.lines if line.verb == "heard" and line.words[4] == instance]
+            lines = [line for line in life.lines if line.verb == "received" and line.words[4] == instance]
             received += [line for line in lines if line.at >= lines[0].at + AFTER_GREETING]
         answered = {line.words[2]: line for line in received
                     if line.words[3].isdigit() and line.words[2] in self.stories}
         due = self.broker["deliveries"]["due"]
         if due < len(received):
-            self.complain("ledger", f"clients heard {len(received)} terminals of a broker that told of {due}", received[-1:])
+            self.report_fault("ledger", f"clients received {len(received)} terminals of a broker that sent {due}", received[-1:])
         if self.broker["requests"]["answered"] < len(answered):
-            self.complain("ledger", f"clients have {len(answered)} results of a broker that has answered "
+            self.report_fault("ledger", f"clients have {len(answered)} results of a broker that has answered "
                           f"{self.broker['requests']['answered']}", list(answered.values())[-1:])
 
     # The origin against all journals.
@@ -297,7 +297,7 @@ class Judge:
             name = request.path.rpartition("/")[2]
             spans = wanted.get(name)
             if not spans:
-                self.complain("unwanted", f"{request.target} was asked of the origin and by nobody", (),
+                self.report_fault("unwanted", f"{request.target} was requested from the origin and by nobody", (),
                               request.started)
                 continue
             self.judge_request(request, name, spans)
@@ -306,12 +306,12 @@ class Judge:
         stopped = request.ended or request.aborted or float("inf")
         before = [span for span in spans if span[0] <= request.started + 0.1]
         if not before:
-            self.complain("unwanted", f"{name} was asked of the origin before anybody wanted it",
+            self.report_fault("unwanted", f"{name} was requested from the origin before anybody wanted it",
                           [spans[0][2].submitted], request.started)
             return
         last = self.latest(before)
         if last is not None and self.timeline.calm(last, request.started) > GRACE:
-            self.complain("unwanted", f"{name} was asked of the origin {request.started - last:.1f} s after nobody "
+            self.report_fault("unwanted", f"{name} was requested from the origin {request.started - last:.1f} s after nobody "
                           "wanted it any more", self.evidence(before), request.started)
             return
         last = self.latest(spans)
@@ -322,7 +322,7 @@ class Judge:
         if request.aborted:
             self.lateness.append(calm)
         if calm > GRACE:
-            self.complain("unwanted", f"{name} was still fetched {now - last:.1f} s after nobody wanted it any more",
+            self.report_fault("unwanted", f"{name} was still fetched {now - last:.1f} s after nobody wanted it any more",
                           self.evidence(spans), request.started)
 
     def latest(self, spans):

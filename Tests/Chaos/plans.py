@@ -3,7 +3,7 @@
 A plan is text with one step on each line; `follower.py` or `earshot-lab client` executes it. Its first line is
 `window N lease S`, with S in seconds. The others begin with the milliseconds after the client's start:
 
-    MS ask NAME HANDLER URL [FIELD=VALUE]…     the fields of FETCH, and `hold=MS`: delay before a file is read
+    MS request NAME HANDLER URL [FIELD=VALUE]…  the fields of FETCH, and `hold=MS`: delay before a file is read
     MS cancel NAME
     MS remove PATTERN
     MS watch PATTERN, MS unwatch PATTERN
@@ -45,7 +45,7 @@ class PlannedRequest:
     def of(cls, line):
         """Returns the request of a step; None for other steps."""
         _, verb, *words = line.split(" ")
-        if verb != "ask":
+        if verb != "request":
             return None
         return cls(words[0], words[1], words[2], dict(word.split("=", 1) for word in words[3:]))
 
@@ -120,7 +120,7 @@ class Planner:
         if self.chance.random() < 0.02:
             options["replace"] = "yes"
         words = [f"{key}={value}" for key, value in options.items()]
-        return " ".join(["ask", name, self.handler(), whims.url(base, resource, **fields), *words])
+        return " ".join(["request", name, self.handler(), whims.url(base, resource, **fields), *words])
 
     # Kinds of requests: name of the resource, origin, fields of its URL, options of the request.
 

@@ -58,7 +58,7 @@ class Run:
                     self.disturb(bus, origin, disk)
                 self.hand.keep_log()
             except AssertionError as error:
-                self.complain("bus", f"{error} {' '.join(getattr(error, '__notes__', []))}")
+                self.report_fault("bus", f"{error} {' '.join(getattr(error, '__notes__', []))}")
             finally:
                 if self.fleet:
                     self.fleet.abort()
@@ -107,12 +107,12 @@ class Run:
 
     def look_for_the_dead(self):
         for program in self.fleet.ended_by_themselves():
-            self.complain("client", f"client {program.name} ended by itself\n{program.describe()}")
+            self.report_fault("client", f"client {program.name} ended by itself\n{program.describe()}")
 
     def come_to_rest(self, bus, plan_end):
         """Requires that all requests end, both ledgers balance, and no process has grown."""
         late = self.fleet.await_idle(plan_end + TIMEOUT)
-        self.timeline.note(f"{self.options.clients - len(late)} clients have all that they asked for")
+        self.timeline.note(f"{self.options.clients - len(late)} clients have all their results")
         with Client(bus.runtime) as client:
             if late:
                 self.explain(client, late)
@@ -121,9 +121,9 @@ class Run:
         self.break_run(bus)
         self.after = footprint.take(self.pids())
         for violation in footprint.growth(self.before, self.after):
-            self.complain("footprint", violation)
+            self.report_fault("footprint", violation)
         for violation in self.fleet.dismiss():
-            self.complain("client", violation)
+            self.report_fault("client", violation)
         with Client(bus.runtime) as client:
             self.await_nothing(client)
 
@@ -141,7 +141,7 @@ class Run:
             for handler in client.query("handlers")["handlers"]:
                 check_handler(handler)
         except AssertionError as error:
-            self.complain("ledger", str(error))
+            self.report_fault("ledger", str(error))
 
     def await_nothing(self, client):
         """Requires that all state ends with the last client."""
@@ -153,14 +153,14 @@ class Run:
         try:
             eventually(empty, lambda: f"a bus without clients has nothing: {status}", 15)
         except AssertionError as error:
-            self.complain("rest", str(error))
+            self.report_fault("rest", str(error))
 
     def explain(self, client, late):
         """Complains about unfinished requests, with the broker's reasons."""
         for number in late:
             program = self.fleet.running[number]
             lines = (self.folder / f"clients/{program.name}.journal").read_text().splitlines()
-            submitted = {words[2]: words for words in (line.split(" ") for line in lines) if words[1] == "ask"}
+            submitted = {words[2]: words for words in (line.split(" ") for line in lines) if words[1] == "request"}
             for line in lines:
                 words = line.split(" ")
                 if words[1] in ("end", "drop", "refused"):
@@ -170,7 +170,7 @@ class Run:
                 # The Python package chooses request IDs itself.
                 reason = client.query(f"why {words[3]} {name}") if plans.language(number) == "swift" else ""
                 answers.append(f"{name} {words[4]} {reason}")
-            self.complain("late", f"client {program.name} still waits for {len(submitted)} ends", answers)
+            self.report_fault("late", f"client {program.name} still waits for {len(submitted)} ends", answers)
 
     def pids(self):
         return {role: self.hand.pids(role) for role in ("broker", "worker")}
@@ -186,13 +186,13 @@ class Run:
         """Requests a URL that a client requested earlier."""
         journal = next((self.folder / "clients").glob("*.journal")).read_text()
         url = next(line.split(" ")[4] for line in journal.splitlines()
-                   if line.split(" ")[1] == "ask" and "/o-" in line)
+                   if line.split(" ")[1] == "request" and "/o-" in line)
         pause(GHOST_SECONDS)
         with Client(bus.runtime) as client:
             client.fetch("ghost", 1, url)
             client.terminal()
 
-    def complain(self, rule, what, lines=()):
+    def report_fault(self, rule, what, lines=()):
         self.violations.append(Violation(rule, what, list(lines), time.monotonic()))
 
     # The verdict.
@@ -212,8 +212,8 @@ class Run:
         if self.judge:
             verbs = Counter(line.verb for life in self.fleet.lives for line in life.lines)
             killed = sum(life.died is not None for life in self.fleet.lives)
-            lines.append(f"{len(self.fleet.lives)} lives of clients, {killed} killed: {verbs['ask']} asked, "
-                         f"{verbs['end']} ended, {verbs['drop']} given up, {verbs['heard']} terminals heard, "
+            lines.append(f"{len(self.fleet.lives)} lives of clients, {killed} killed: {verbs['request']} requests, "
+                         f"{verbs['end']} ended, {verbs['drop']} given up, {verbs['received']} terminals received, "
                          f"{len(self.judge.requests)} requests at the origin")
             if late := sorted(self.judge.lateness):
                 lines.append(f"{len(late)} transfers that nobody wanted any more were cut off, half of them within "

@@ -36,7 +36,7 @@ class JudgeTests(unittest.TestCase):
     def submit(self, name="1.1-1", url=OWN, at=10.0, client="1.1", handler="chaos/c1/a", **options):
         planned = PlannedRequest(name, handler, url, options)
         self.life(client).planned_requests[name] = planned
-        self.write(at, "ask", name, planned.handler, url, client=client)
+        self.write(at, "request", name, planned.handler, url, client=client)
         return planned.whim
 
     def result(self, whim, at=11.0, name="1.1-1", generation=0, client="1.1", served=True, **changed):
@@ -103,7 +103,7 @@ class JudgeTests(unittest.TestCase):
     def test_an_end_of_what_was_never_asked_for_is_found(self):
         self.result(self.submit())
         self.fail_with("removed", name="9.9-9")
-        self.assertEqual(self.verdict(), ["unasked"])
+        self.assertEqual(self.verdict(), ["unrequested"])
 
     def test_a_request_that_was_taken_for_none_is_found(self):
         self.submit()
@@ -204,7 +204,7 @@ class JudgeTests(unittest.TestCase):
     # Terminals.
 
     def receive(self, at, name="1.1-1", client="1.1"):
-        self.write(at, "heard", "chaos/c1/a", "7", name, "200", BROKER, client=client)
+        self.write(at, "received", "chaos/c1/a", "7", name, "200", BROKER, client=client)
 
     def test_a_terminal_heard_twice_is_found(self):
         self.result(self.submit())
@@ -232,7 +232,7 @@ class JudgeTests(unittest.TestCase):
 
     def test_a_terminal_that_nobody_asked_for_is_found(self):
         self.receive(11, name="9.9-9")
-        self.assertEqual(self.verdict(), ["unasked"])
+        self.assertEqual(self.verdict(), ["unrequested"])
 
     def test_what_is_heard_after_a_removal_is_answered_is_found(self):
         for answer in (("cancelled", "1.1-1"), ("removed", "chaos/c1/", 1)):

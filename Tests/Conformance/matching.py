@@ -86,7 +86,7 @@ def bytes_of(text):
 def compare(step, names, received):
     """Raises `Mismatch` unless the received message matches the step."""
     def fail(why):
-        raise Mismatch(f"{step.location}: expected\n    {step.line}\n{why}; heard\n    {received}")
+        raise Mismatch(f"{step.location}: expected\n    {step.line}\n{why}; received\n    {received}")
 
     if not names.match(step.text, received.line):
         fail("another message")

@@ -18,8 +18,6 @@ from tampering import Untouched
 
 _FLOCK = struct.Struct("hhqqi4x")
 """struct flock of fcntl(2) on 64-bit Linux: type, whence, start, length, pid."""
-METHODS = {"says": "sends", "hears": "receives", "heard": "received", "asks": "calls"}
-"""Words of scenarios, and the word for each in the names of methods."""
 
 
 class Player:
@@ -57,7 +55,7 @@ class Player:
             self._expect_nothing_else()
         except AssertionError as error:
             if self._program is not None and (output := self._program.describe()):
-                error.add_note(f"the adapter said: {output}")
+                error.add_note(f"the adapter printed: {output}")
             raise
         finally:
             self._close()
@@ -87,9 +85,9 @@ class Player:
                 self._repeat(step)
                 continue
             party = step.party if step.party in ("origin", "broker", "program") else "connection"
-            action = getattr(self, f"_{party}_{METHODS.get(step.action, step.action)}", None)
+            action = getattr(self, f"_{party}_{step.action}", None)
             if action is None:
-                raise AssertionError(f"{step.location}: nobody knows how '{step.party} {step.action}' goes")
+                raise AssertionError(f"{step.location}: '{step.party} {step.action}' is no step")
             try:
                 action(step)
             except Mismatch:
@@ -140,7 +138,7 @@ class Player:
             received = unread.pop(0) if unread else self._next(source) if time.monotonic() < deadline else None
             if received is None:
                 listed = "\n    ".join(map(str, seen))
-                raise Mismatch(f"{step.location}: expected\n    {step.line}\nnone such; heard\n    {listed}")
+                raise Mismatch(f"{step.location}: expected\n    {step.line}\nnone such; received\n    {listed}")
             if self._names.match(step.text, received.line):
                 compare(step, self._names, received)
                 self._unread[party] = seen + unread
@@ -204,9 +202,9 @@ class Player:
         self._expect_next(step, "program", self._program, untouched=greeting)
 
     def _program_may(self, step):
-        """`may hear`: reads an event, and keeps it for the next step if it does not match."""
+        """`may receive`: reads an event, and keeps it for the next step if it does not match."""
         received = self._next(self._program)
-        if received is not None and not self._names.match(step.text.removeprefix("hear "), received.line):
+        if received is not None and not self._names.match(step.text.removeprefix("receive "), received.line):
             self._unread.setdefault("program", []).append(received)
 
     def _program_finds(self, step):
@@ -238,7 +236,7 @@ class Player:
         if step.text == "nothing":
             # All messages that preceded the program's last event have arrived.
             if (received := self._broker.read(0)) is not None:
-                raise Mismatch(f"{step.location}: heard\n    {received}")
+                raise Mismatch(f"{step.location}: received\n    {received}")
             return
         self._expect_next(step, "broker", self._broker, untouched=True)
 

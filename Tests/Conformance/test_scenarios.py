@@ -139,19 +139,19 @@ class FormTests(TestCase):
                  for path in re.findall(r"\$origin(/[a-z]+)", scenario.path.read_text())}
         self.assertEqual([path for path in sorted(paths) if f"`{path}" not in FORM], [])
 
-    def test_a_message_that_no_step_hears_fails_the_scenario(self):
+    def test_a_message_that_no_step_receives_fails_the_scenario(self):
         with tempfile.TemporaryDirectory() as folder, Bus(workers=1) as bus:
             path = pathlib.Path(folder, "written.txt")
-            path.write_text("# title\na says HELLO EAR/1\na hears WELCOME EAR/1\na says REMOVE nothing\n")
+            path.write_text("# title\na sends HELLO EAR/1\na receives WELCOME EAR/1\na sends REMOVE nothing\n")
             self.assertIn("REMOVED nothing 0", problem(Scenario(path), bus))
 
-    def test_a_refusal_that_no_step_hears_fails_the_scenario(self):
+    def test_a_refusal_that_no_step_receives_fails_the_scenario(self):
         """The question after it has a number, so that its answer is no refusal."""
         with tempfile.TemporaryDirectory() as folder, Bus(workers=1) as bus:
             path = pathlib.Path(folder, "written.txt")
-            greeting = "# title\na says HELLO EAR/1\n    lease: 60\na hears WELCOME EAR/1\n"
-            for rest, found in (("a hears nothing\n", None), ("a says REMOVE nothing\na hears nothing\n", "bad-message"),
-                                ("a says REMOVE nothing\n", "bad-message")):
+            greeting = "# title\na sends HELLO EAR/1\n    lease: 60\na receives WELCOME EAR/1\n"
+            for rest, found in (("a receives nothing\n", None), ("a sends REMOVE nothing\na receives nothing\n", "bad-message"),
+                                ("a sends REMOVE nothing\n", "bad-message")):
                 with self.subTest(rest):
                     path.write_text(greeting + rest)
                     self.assertIn(found or "None", str(problem(Scenario(path), bus)))
@@ -170,7 +170,7 @@ class FormTests(TestCase):
 
     def test_what_cannot_be_read_is_told(self):
         with tempfile.TemporaryDirectory() as folder:
-            for text in ("a says HELLO EAR/1\n", "# title\na\n", "# title\na says X\n  two: spaces\n"):
+            for text in ("a sends HELLO EAR/1\n", "# title\na\n", "# title\na sends X\n  two: spaces\n"):
                 path = pathlib.Path(folder, "bad.txt")
                 path.write_text(text)
                 with self.assertRaises(Fault):
@@ -181,11 +181,11 @@ class FormTests(TestCase):
             path = pathlib.Path(folder, "written.txt")
 
             def played(text):
-                path.write_text(f"# title\na says HELLO EAR/1\na hears WELCOME EAR/1\n{text}\n")
+                path.write_text(f"# title\na sends HELLO EAR/1\na receives WELCOME EAR/1\n{text}\n")
                 return problem(Scenario(path), bus)
 
             self.assertIsNone(played("    window: 256\n    broker: *"))
             for text in ("a sings", "origin forgets /bytes/1", "broker sings", "program sings", "    window: 255",
-                         "    colour: *", "    [without broker]", "    [nobody knows]", "a says FETCH a 1 $unknown"):
+                         "    colour: *", "    [without broker]", "    [nobody knows]", "a sends FETCH a 1 $unknown"):
                 with self.subTest(text):
                     self.assertIsNotNone(played(text))

@@ -110,7 +110,7 @@ class StoppedReaderTests(TestCase):
         """Returns the results of the others. Runs `meanwhile` when they have received all and a stopped subscriber has not."""
         observer = bus.client()
         stopped = self.readers(bus, 1, "--window", self.WINDOW)
-        others = self.readers(bus, others, "--ask", f"{self.nginx.url}/{kib}", "--rate", rate, "--count", count)
+        others = self.readers(bus, others, "--url", f"{self.nginx.url}/{kib}", "--rate", rate, "--count", count)
         if stops:
             stopped.signal(signal.SIGSTOP)
         others.write(b"")
@@ -121,12 +121,12 @@ class StoppedReaderTests(TestCase):
             meanwhile()
         finally:
             stopped.signal(signal.SIGCONT)
-        self.assertEqual((outcome["asked"], outcome["missing"]), (count, 0))
+        self.assertEqual((outcome["sent"], outcome["missing"]), (count, 0))
         if stops:
             self.assertGreater(due, count // 2)
         eventually(lambda: observer.query("ledger")["deliveries"]["outstanding"] == 0, "all is heard")
         stopped.write(b"")
-        self.assertEqual(json.loads(stopped.await_line("{", "stdout"))["heard"], count)
+        self.assertEqual(json.loads(stopped.await_line("{", "stdout"))["received"], count)
         self.assertEqual(stopped.wait(), 0)
         self.await_requests(observer, pending=0)
         return outcome
