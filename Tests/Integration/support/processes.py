@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import select
 import signal
 import subprocess
@@ -10,6 +11,10 @@ import time
 
 CRASH_SIGNS = ("Fatal error", "Precondition failed", "Assertion failed", "Program crashed", "Segmentation fault",
                "Illegal instruction", "SIGSEGV", "SIGABRT", "SIGILL", "SIGTRAP", "SIGBUS", "terminate called")
+SIZE = r"[\d.]+ (B|[KMG]iB)"
+#: Lines about a server or broker that is slow, and about the progress of `get`.
+PROGRESS = re.compile(rf"earshot: (waiting|nothing received yet$|\d+/\d+\+? files, |.* {SIZE} of (unknown size|{SIZE})"
+                      rf"(, {SIZE}/s)?(, ETA [\ddh: ]+)?(, waiting.*)?$)")
 
 
 def eventually(condition, what, timeout=60):
@@ -64,8 +69,8 @@ class Program:
 
     @property
     def messages(self):
-        """Lines of standard error, except those about a server or broker that is slow: on a busy machine each may be."""
-        return [line for line in self.stderr.splitlines() if not line.startswith("earshot: waiting")]
+        """Lines of standard error, except those of PROGRESS: on a busy machine there may be some."""
+        return [line for line in self.stderr.splitlines() if not PROGRESS.match(line)]
 
     def await_line(self, part, stream="stderr", timeout=60):
         """Returns the first line of `stream` that contains `part`."""
