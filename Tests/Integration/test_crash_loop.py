@@ -35,8 +35,8 @@ class CrashLoopTests(TestCase):
             kill(bus.workers[0])
             again = self.await_failing(client, QUICK_DEATHS + 1)
             self.assertEqual(again["since"], failure["since"])
-            self.assertEqual(bus.status()["failing"], [again])
-            self.assertIn("role worker, deaths 6, last-end signal 9", bus.run("status").stdout.decode())
+            self.assertEqual(json.loads(bus.await_status("--json"))["failing"], [again])
+            self.assertIn("role worker, deaths 6, last-end signal 9", bus.await_status().decode())
 
             self.assertTrue(bus.workers, "it goes on trying")
             bus.program.await_line("a worker has recovered", timeout=GOOD_LIFE + 60)
@@ -64,7 +64,6 @@ class CrashLoopTests(TestCase):
             bus.spool.unlink()
             kept.rename(bus.spool)
             # At once: a broker that has lived for some seconds is no longer reported.
-            status = eventually(lambda: (answer := bus.run("status", "--json")).status == 0 and json.loads(answer.stdout),
-                                "the broker serves again")
+            status = json.loads(bus.await_status("--json"))
             self.assertEqual([f["role"] for f in status["failing"]], ["broker"])
             self.assertEqual(bus.run("get", "--no-spawn", f"{origin.url}/bytes/9").stdout, body(9))

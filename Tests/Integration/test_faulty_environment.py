@@ -75,12 +75,12 @@ class FaultyEnvironmentTests(TestCase):
         reason = self.commands.run("why", "h", "1").stdout.decode()
         self.assertRegex(reason, rf"no worker is connected; \d+ workers ended in a row, the last one with cannot read {file}")
         (self.folder / "gone").rename(file)
-        eventually(lambda: json.loads(self.commands.run("status", "--json").stdout)["ready"], "a worker runs")
+        eventually(lambda: json.loads(self.commands.await_status("--json"))["ready"], "a worker runs")
         serve.signal(signal.SIGTERM)
         serve.wait()
 
     def unready(self):
-        status = json.loads(self.commands.run("status", "--json").stdout)
+        status = json.loads(self.commands.await_status("--json"))
         return status if not status["ready"] and status["failing"] else None
 
     def test_ready_means_that_a_worker_is_there(self):

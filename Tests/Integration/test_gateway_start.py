@@ -1,5 +1,6 @@
 """Start, reload and faults of the gateway."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -99,9 +100,9 @@ class GatewayStartTests(TestCase):
             os.chmod(bus.folder / "config/earshot/keys.toml", 0o644)
             os.kill(bus.gateway, signal.SIGKILL)
             bus.program.await_line("the gateway (")
-            eventually(lambda: [row["role"] for row in bus.status().get("failing", [])] == ["gateway"],
+            eventually(lambda: [row["role"] for row in json.loads(bus.await_status("--json")).get("failing", [])] == ["gateway"],
                        "the status tells it", 60)
-            self.assertFalse(bus.status()["ready"])
+            self.assertFalse(json.loads(bus.await_status("--json"))["ready"])
 
     def test_the_gateway_is_restricted(self):
         with NetworkBus(workers=1) as bus:

@@ -114,6 +114,10 @@ class Commands:
             raise AssertionError(f"it crashed\n{program.describe()}")
         return program
 
+    def await_status(self, *options):
+        """Returns the output of `status`, which waits only briefly for a broker of which a child fails."""
+        return eventually(lambda: (program := self.run("status", *options)).status == 0 and program.stdout, "status has an answer")
+
     def await_no_survivors(self, timeout=60):
         """Waits until every process started here, directly or indirectly, has ended."""
         eventually(lambda: not marked(self.mark),
