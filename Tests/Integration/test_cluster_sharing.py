@@ -19,7 +19,7 @@ URLS = 10_000 if IS_LONG else 1_000
 SIZES = [0, 10, 1_000, 1_000, 1_000, 1_000, 30_000, 1_000, 1_000, 100_000]
 LIMIT = 6
 #: Age of requests, in seconds, that is above the duration of a call to the engine on a busy machine.
-OLDER = 1
+OLDER = 10
 
 
 def targets(count, gate="go"):
@@ -149,7 +149,7 @@ class SeveralMachineTests(SharedTestCase):
         bridge = self.enterContext(Bridge())
         machines = [bridge.machine() for _ in range(3)]
         self.origin = self.enterContext(Origin(host=HOME))
-        self.engine = self.enterContext(SentinelEngine(machines))
+        self.engine = self.enterContext(SentinelEngine(machines, down_after=30_000))
         self.cluster = self.enterContext(Cluster(self.engine, machines=machines, origin_limit=LIMIT))
 
     def test_three_machines_with_sentinels_share_each_fetch(self):

@@ -11,8 +11,6 @@ from .processes import Program, eventually
 PRIMARY = "shop"
 """Name under which the sentinels watch the primary."""
 PORT, SENTINEL_PORT = 6379, 26379
-#: Time after which a sentinel considers a server down, in milliseconds.
-DOWN_AFTER = 1_000
 
 
 class Server:
@@ -131,10 +129,11 @@ class Engine(Tables):
 
 
 class SentinelEngine(Tables):
-    """Three servers and three sentinels, a pair on each machine: `with SentinelEngine(machines) as engine:`."""
+    """Three servers and three sentinels, a pair on each machine: `with SentinelEngine(machines) as engine:`. `down_after`: time after
+    which a sentinel considers a server down, in milliseconds."""
 
-    def __init__(self, machines):
-        self._machines = machines
+    def __init__(self, machines, down_after=1_000):
+        self._machines, self._down_after = machines, down_after
         self.folder = temporary_folder()
         self.servers, self.sentinels = [], []
 
@@ -160,7 +159,7 @@ class SentinelEngine(Tables):
             path = self.folder / machine.address / "sentinel.conf"
             path.write_text(
                 f"port {SENTINEL_PORT}\nbind {machine.address}\nprotected-mode no\ndir {path.parent}\n"
-                f"sentinel monitor {PRIMARY} {first} {PORT} 2\nsentinel down-after-milliseconds {PRIMARY} {DOWN_AFTER}\n"
+                f"sentinel monitor {PRIMARY} {first} {PORT} 2\nsentinel down-after-milliseconds {PRIMARY} {self._down_after}\n"
                 f"sentinel failover-timeout {PRIMARY} 5000\n")
             self.sentinels.append(Server(machine.address, SENTINEL_PORT, [path], machine.prefix, "redis-sentinel"))
         for sentinel in self.sentinels:
