@@ -64,7 +64,7 @@ class BombTests(DecompressionTestCase):
         others = self.bus.client()
         for number in range(30):
             others.fetch("slow", number, f"{self.origin.urls[1]}/drip?bytes=3000&seconds=2&seed={number}")
-        self.origin.await_running(30)
+        self.origin.await_count("/drip", 30)
         bombs = self.bus.client()
         began = {}
         for coding in ("gzip", "br", "zstd"):
