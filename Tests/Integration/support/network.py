@@ -1,6 +1,8 @@
 """Clients of the gateway: tcp with CURVE, by pyzmq."""
 
 import collections
+import fcntl
+import functools
 import os
 import random
 import select
@@ -27,14 +29,21 @@ PORTS = range(20_000, 32_768)
 _chosen = set()
 
 
+@functools.cache
+def _ports_file():
+    """Returns a file in which each process of tests locks a byte for each port that it has chosen, until it ends."""
+    return open(f"/tmp/earshot-test-ports-{os.geteuid()}", "ab")
+
+
 def free_port():
-    """Returns a port that no program uses at present, and each port only once."""
+    """Returns a port that no program uses at present, and each port only once; no other process of tests gets it meanwhile."""
     while True:
         port = random.choice(PORTS)
         if port in _chosen:
             continue
         with socket.socket() as probe:
             try:
+                fcntl.lockf(_ports_file(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
                 probe.bind((ADDRESS, port))
             except OSError:
                 continue
