@@ -31,8 +31,8 @@ _chosen = set()
 
 @functools.cache
 def _ports_file():
-    """Returns a file in which each process of tests locks a byte for each port that it has chosen, until it ends."""
-    return open(f"/tmp/earshot-test-ports-{os.geteuid()}", "ab")
+    """Returns the descriptor of a file in which each process of tests locks a byte for each port that it has chosen, until it ends."""
+    return os.open(f"/tmp/earshot-test-ports-{os.geteuid()}", os.O_WRONLY | os.O_CREAT, 0o600)
 
 
 def free_port():
