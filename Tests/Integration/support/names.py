@@ -18,6 +18,8 @@ class NameServer:
         self._changed = threading.Condition()
         self._questions = {}
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        # A burst of lookups exceeds the default, and a lost question is repeated after seconds.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         self._socket.bind(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
         self._delay = 0
