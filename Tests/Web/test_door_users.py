@@ -286,7 +286,7 @@ class UserTests(TestCase):
                 self.assertEqual(failing["role"], "http")
                 self.assertIn("the HTTP door", bus.program.stderr)
                 with Web(bus) as page:
-                    self.assertIn("without the HTTP door", page.get("/readyz")[2])
+                    eventually(lambda: "without the HTTP door" in page.get("/readyz")[2], "it is reported")
 
     def test_status_metrics_and_http_env_tell_of_the_door(self):
         with Door(arguments=["--http-api", "0"]) as door:

@@ -46,7 +46,7 @@ class Web:
         found = re.search(r":(\d+)/$", self.url)
         self.port = int(found[1]) if found else None
         if self._is_ready and isinstance(self._commands, Bus):
-            eventually(lambda: self.get("/readyz")[0] == 200, "it has connected to the broker")
+            self.await_ready()
         return self
 
     def __exit__(self, *_):
@@ -70,16 +70,21 @@ class Web:
             connection.close()
 
     def json(self, path, **fields):
-        status, _, text = self.get(path, **fields)
-        if status != 200:
-            raise AssertionError(f"{path}: {status} {text}")
-        return json.loads(text)
+        # A broker that was not scheduled answers too late.
+        answer = eventually(lambda: (found := self.get(path, **fields))[0] == 200 and found, lambda: f"{path}: {self.get(path, **fields)}")
+        return json.loads(answer[2])
 
-    def metrics(self):
-        """Returns the samples of /metrics by name with labels."""
-        _, _, text = self.get("/metrics")
-        rows = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
-        return {name: float(value) for name, value in rows}
+    def metrics(self, up=1):
+        """Returns the samples of /metrics by name with labels, once `earshot_up` has this value."""
+        def read():
+            _, _, text = self.get("/metrics")
+            rows = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
+            found = {name: float(value) for name, value in rows}
+            return found if found["earshot_up"] == up else None
+        return eventually(read, f"earshot_up is {up}")
+
+    def await_ready(self):
+        eventually(lambda: self.get("/readyz")[0] == 200, "it is ready")
 
     def raw(self, text, timeout=60):
         """Sends bytes, and returns the answer up to the end of the connection."""
