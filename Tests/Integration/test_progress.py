@@ -79,7 +79,7 @@ class ProgressTests(TestCase):
         self.origin.await_count("/gate/cut", 1)
         os.kill(get.pid, signal.SIGINT)
         self.assertEqual(get.wait(), 130, get.describe())
-        self.assertRegex("\n".join(get.messages), r"^earshot: interrupted: [01] of 2 files, ")
+        self.assertRegex("\n".join(get.messages), r"(?m)^earshot: interrupted: [01] of 2 files, ")
 
     def test_a_log_has_whole_lines(self):
         get = self.bus.start("get", "-d", "log", self.bytes(7, "log"), f"{self.origin.url}/gate/log")

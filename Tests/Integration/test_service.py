@@ -104,13 +104,15 @@ class ServiceTests(TestCase):
     def test_the_watchdog_hears_of_life_twice_in_its_time(self):
         service = self.serve(watchdog=1)
         service.notify.expect("READY", "1")
-        moments = []
-        for _ in range(8):
-            service.notify.expect("WATCHDOG", "1")
-            moments.append(time.monotonic())
-        # The median pause: one in which a process was not scheduled is longer, and the next one shorter.
-        pause = statistics.median(later - earlier for earlier, later in zip(moments, moments[1:]))
-        self.assertTrue(0.3 < pause < 0.8, pause)
+
+        def pause():
+            moments = []
+            for _ in range(8):
+                service.notify.expect("WATCHDOG", "1")
+                moments.append(time.monotonic())
+            # The median: a pause in which a process was not scheduled is longer, and the next ones shorter.
+            return statistics.median(later - earlier for earlier, later in zip(moments, moments[1:]))
+        self.assertTrue(any(0.3 < pause() < 0.8 for _ in range(5)))
 
     def test_the_watchdog_hears_nothing_of_a_broker_that_hangs(self):
         service = self.serve(watchdog=0.4)
@@ -118,6 +120,7 @@ class ServiceTests(TestCase):
         broker = self.child(service, "broker")
         os.kill(broker, signal.SIGSTOP)
         # Notifications sent before it stopped may arrive late; then none arrives for three times its interval.
+        service.notify.pending()
         self.assertTrue(any(service.notify.next(1.2) is None for _ in range(5)), service.notify.received)
         os.kill(broker, signal.SIGCONT)
         service.notify.expect("WATCHDOG", "1")
