@@ -5,9 +5,9 @@ import os
 import pathlib
 import re
 import signal
-import socket
 
 from support.harness import PYTHON, ROOT, Bus, TestCase, binary
+from support.network import free_port
 from support.origin import Origin, body
 from support.processes import Program
 
@@ -40,8 +40,7 @@ class ReadmeTests(TestCase):
         serve, fetch, watch, submit = [block for block in blocks("sh") if "bin/test" not in block and "--http" not in block]
         self.assertEqual(serve, "earshot serve\n")
         server = next(line for line in fetch.splitlines() if "http.server" in line)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = str(free.getsockname()[1])
+        port = str(free_port())
         await_server = 'until (: </dev/tcp/127.0.0.1/8080) 2>/dev/null; do :; done'
         script = "\n".join([fetch.replace(server, f"{server}\n{await_server}"), submit, "read -r _; kill %1"])
         environment = dict(self.bus.environment, PATH=f"{os.path.dirname(binary())}:{self.bus.environment['PATH']}")
@@ -61,13 +60,17 @@ class ReadmeTests(TestCase):
         self.assertRegex(output, r'(?m)"GET /3.txt HTTP/1.1" 200')
 
     def test_two_lines_of_shell_submit_and_watch(self):
-        script = ("earshot submit --handler shell/1 $URL/bytes/31 $URL/status/404\n"
+        # A result waits ten seconds for a subscriber. The second request waits for the first one.
+        self.assertEqual(self.bus.run("set", "origin-limit", "1").status, 0)
+        script = ("earshot submit --handler shell/1 $URL/gate/shell?bytes=31 $URL/status/404\n"
                   "earshot watch shell/1 --count 2 --json\n")
         path = f"{os.path.dirname(binary())}:{self.bus.environment['PATH']}"
         program = Program(["sh", "-ec", script], dict(self.bus.environment, PATH=path, URL=self.origin.url))
+        program.await_line("listening")
+        self.origin.open_gate("shell")
         self.assertEqual(program.wait(), 2, program.describe())
         output = program.stdout.decode()
-        self.assertIn("/bytes/31", output)
+        self.assertIn("/gate/shell", output)
         self.assertIn("http-status", output)
         self.assertEqual(self.origin.total, 2)
 

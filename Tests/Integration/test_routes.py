@@ -70,9 +70,10 @@ class ProxyTests(Case):
 
     def test_a_proxy_that_does_not_connect_is_named_with_its_answer(self):
         url = "https://hidden.invalid/"
-        closed = socket.create_server(("127.0.0.1", 0))
+        # Bound without `listen`, so that no other program takes the port.
+        closed = self.enterContext(socket.socket())
+        closed.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{closed.getsockname()[1]}"
-        closed.close()
         cases = [
             ("http", {"reply": "403 No"}, "", "proxy-refused", "refused to connect to the server (status 403)"),
             ("http", {"reply": "302 Away\r\nLocation: http://127.0.0.1/"}, "", "proxy-refused",

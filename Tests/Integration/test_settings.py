@@ -108,7 +108,7 @@ class PoolTests(TestCase):
         return client
 
     def test_a_surplus_worker_finishes_what_it_runs_and_is_not_started_again(self):
-        with Origin(ports=2) as origin, Bus(workers=2, slots=1) as bus:
+        with Origin(ports=2) as origin, Bus(workers=2, slots=1, arguments=["--drain-seconds", "600"]) as bus:
             client = self.held_by_two(origin, bus)
             first = [Watched(pid) for pid in bus.workers]
             self.assertEqual(client.set("workers 1").operands, ["workers", "1"])

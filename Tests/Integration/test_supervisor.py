@@ -62,7 +62,7 @@ class SupervisorTests(TestCase):
             self.assertEqual(bus.run("get", "--no-spawn", f"{self.origin.url}/bytes/8").stdout, body(8))
 
     def test_SIGTERM_lets_running_work_finish(self):
-        with Bus() as bus:
+        with Bus(arguments=["--drain-seconds", "600"]) as bus:
             client = bus.client()
             client.fetch("drain", 1, f"{self.origin.url}/gate/drain?bytes=90000")
             self.origin.await_count("/gate/drain", 1)
@@ -113,7 +113,7 @@ class SupervisorTests(TestCase):
             bus.await_no_survivors()
 
     def test_what_waits_at_its_end_is_not_answered(self):
-        with Bus(workers=1, slots=1) as bus:
+        with Bus(workers=1, slots=1, arguments=["--drain-seconds", "600"]) as bus:
             client = bus.client()
             client.fetch("drain", "runs", f"{self.origin.url}/gate/drain?bytes=10")
             self.origin.await_count("/gate/drain", 1)

@@ -14,7 +14,7 @@ class UpgradeTests(TestCase):
     def test_get_gets_all_1000_once_over_an_upgrade(self):
         folder = temporary_folder()
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
-        options = {"folder": folder, "workers": 2, "slots": 16, "origin_limit": 16}
+        options = {"folder": folder, "workers": 2, "slots": 16, "origin_limit": 16, "arguments": ["--drain-seconds", "600"]}
         # Not one of the bus's processes, which must be gone at its end.
         commands = Commands(folder / "run", folder)
         with Origin() as origin:

@@ -26,14 +26,14 @@ class Played(contextlib.ExitStack):
 
     def listen(self, endpoint="bus"):
         self._listener = self.enter_context(socket.socket(socket.AF_UNIX))
-        self._listener.settimeout(10)
+        self._listener.settimeout(60)
         self._listener.bind(str(self.runtime / endpoint))
         self._listener.listen()
 
     def accept(self):
         """Accepts the next connection, completes its handshake, and returns its first message."""
         self._peer = self.enter_context(self._listener.accept()[0])
-        self._peer.settimeout(10)
+        self._peer.settimeout(60)
         self._peer.sendall(zmtp.GREETING + READY)
         self._decoder = Decoder()
         [message] = self.receive(1)

@@ -65,7 +65,7 @@ class BlockingTests(BusTestCase):
                 slow.result(timeout=0.05)
             self.assertEqual(slow.why()["state"], "running")
             self.origin.open_gate("blocking")
-            self.assertEqual(slow.result(timeout=10).read(), body(5))
+            self.assertEqual(slow.result(timeout=60).read(), body(5))
             self.assertTrue(slow.done())
             steps = []
             for step in handler.start(f"{self.url}/steps/rest?bytes=90000", progress_ms=50).progress():
@@ -194,7 +194,7 @@ class PrivateTests(unittest.TestCase):
         cache = self.enterContext(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
         program = Program([PYTHON, "-c", self.SCRIPT],
                           environment(EARSHOT_BINARY=binary(), XDG_CACHE_HOME=cache, **variables))
-        folder = pathlib.Path(program.await_line("earshot", "stdout", timeout=20))
+        folder = pathlib.Path(program.await_line("earshot", "stdout", timeout=60))
         [supervisor] = children(program.pid)
         self.assertTrue(_folders.is_served(folder))
         return program, folder, Watched(supervisor)

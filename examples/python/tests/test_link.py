@@ -26,7 +26,7 @@ class LinkTests(unittest.TestCase):
             self.link = Link(path)
             self.addCleanup(self.link.close)
             self.peer = self.enterContext(listener.accept()[0])
-        self.peer.settimeout(10)
+        self.peer.settimeout(60)
         self.decoder = Decoder()
 
     def greet(self):
@@ -35,7 +35,7 @@ class LinkTests(unittest.TestCase):
             self.receive()
 
     def receive(self):
-        self.assertTrue(select.select([self.link.descriptor], [], [], 10)[0], "nothing comes")
+        self.assertTrue(select.select([self.link.descriptor], [], [], 60)[0], "nothing comes")
         return self.link.receive()
 
     def peer_receive(self, count):
@@ -95,9 +95,11 @@ class LinkTests(unittest.TestCase):
         self.greet()
         self.fill()
         self.link.close(linger=True)
-        [lingering] = [thread for thread in threading.enumerate() if thread.name == "earshot-linger"]
-        lingering.join(10)
-        self.assertFalse(lingering.is_alive())
+        # It may have ended already.
+        lingering = [thread for thread in threading.enumerate() if thread.name == "earshot-linger"]
+        for thread in lingering:
+            thread.join(60)
+        self.assertFalse(any(thread.is_alive() for thread in lingering))
 
     def test_the_last_words_come_before_the_end(self):
         self.greet()

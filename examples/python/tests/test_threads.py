@@ -31,7 +31,7 @@ def in_thread(call, *arguments):
     thread.start()
 
     def end():
-        thread.join(20)
+        thread.join(60)
         [(value, error)] = ends
         if error is not None:
             raise error
@@ -84,7 +84,7 @@ class ReadingTests(ThreadsTestCase):
                 self.assertTrue(bus._link.is_full)
             finally:
                 os.kill(self.bus.broker, signal.SIGCONT)
-            self.assertEqual({transfer.result(20).read() for transfer in transfers}, {body(9)})
+            self.assertEqual({transfer.result(60).read() for transfer in transfers}, {body(9)})
 
     def test_all_that_is_asked_for_leaves_though_nothing_comes_back(self):
         with Played() as broker:
@@ -107,7 +107,7 @@ class ReadingTests(ThreadsTestCase):
         with self.open() as bus, bus.handler("at-once") as handler:
             waiting = in_thread(handler.fetch, f"{self.url}/gate/at-once")
             eventually(lambda: bus._caller_polls, "one reads")
-            self.assertEqual(handler.start(f"{self.url}/bytes/7").result(10).read(), body(7))
+            self.assertEqual(handler.start(f"{self.url}/bytes/7").result(60).read(), body(7))
             self.origin.open_gate("at-once")
             self.assertEqual(waiting().read(), body(100))
 
@@ -131,7 +131,7 @@ class ReadingTests(ThreadsTestCase):
                     os._exit(1)
             self.assertEqual(os.waitpid(child, 0)[1], 0)
             self.origin.open_gate("forked")
-            self.assertEqual(transfer.result(10).read(), body(100))
+            self.assertEqual(transfer.result(60).read(), body(100))
 
     def test_a_child_needs_no_lock_that_another_thread_held(self):
         with self.open() as bus, bus.handler("locks") as handler:
@@ -159,7 +159,7 @@ class ReadingTests(ThreadsTestCase):
                 # A thread that waits for a lock waits forever.
                 ended = os.pidfd_open(child)
                 self.addCleanup(os.close, ended)
-                if not select.select([ended], [], [], 10)[0]:
+                if not select.select([ended], [], [], 60)[0]:
                     os.kill(child, signal.SIGKILL)
             self.assertEqual(os.waitpid(child, 0)[1], 0)
             for number, end in enumerate(ends):
@@ -170,7 +170,7 @@ class ReadingTests(ThreadsTestCase):
         with self.open() as bus, bus.handler("many") as handler:
             def run_requests(seed):
                 transfers = [handler.start(f"{self.url}/bytes/{n}?seed={seed}") for n in range(40)]
-                return [transfer.result(20).read() for transfer in transfers]
+                return [transfer.result(60).read() for transfer in transfers]
             ends = [in_thread(run_requests, seed) for seed in range(6)]
             for seed, end in enumerate(ends):
                 self.assertEqual(end(), [body(n, seed) for n in range(40)])
@@ -241,7 +241,7 @@ class BackgroundThreadTests(ThreadsTestCase):
                 def on_progress(step):
                     counts.append(step.received)
                     if len(counts) == 1:
-                        followers.append(handler.start("http://x/2").result(10).status)
+                        followers.append(handler.start("http://x/2").result(60).status)
                 transfer = handler.start("http://x/1", on_progress=on_progress)
                 waiting = in_thread(transfer.result)
                 broker.receive(1)
@@ -297,12 +297,12 @@ class InterruptTests(ThreadsTestCase):
                                 # The interrupt hits any thread that arrives there; this thread notices if it was the one.
                                 try:
                                     for n in range(5, 50):
-                                        handler.start(path.format(n)).result(10)
+                                        handler.start(path.format(n)).result(60)
                                 except KeyboardInterrupt:
                                     pass
                                 self.assertTrue(step.is_over)
                                 for n, transfer in enumerate(kept):
-                                    self.assertEqual(transfer.result(10).read(), body(n, f"{lease}-{number}-{after}"))
+                                    self.assertEqual(transfer.result(60).read(), body(n, f"{lease}-{number}-{after}"))
                             bus.ping()
 
     def test_an_interrupt_on_the_way_to_reading_leaves_that_to_others(self):
@@ -315,7 +315,7 @@ class InterruptTests(ThreadsTestCase):
                     with self.assertRaises(KeyboardInterrupt):
                         bus._wait(transfer._ending)
                 self.origin.open_gate(f"way{name}{after}")
-                self.assertEqual(transfer.result(10).read(), body(100))
+                self.assertEqual(transfer.result(60).read(), body(100))
 
     def test_an_interrupt_while_the_next_connection_is_made_is_got_over(self):
         for owner, name in (("_caller_poller", "detach"), ("_background_poller", "detach"), ("_link", "close"),
@@ -327,7 +327,7 @@ class InterruptTests(ThreadsTestCase):
                     step = Interrupted(getattr(target, name), after)
                     with mock.patch.object(target, name, step), self.assertRaises(KeyboardInterrupt):
                         bus._do(lambda: (bus._apply(bus._core.lost()), bus._turn()))
-                    self.assertEqual(transfer.result(10).read(), body(7))
+                    self.assertEqual(transfer.result(60).read(), body(7))
                     bus.ping()
 
     def test_a_fetch_that_is_interrupted_while_it_waits_is_cancelled_and_the_connection_stays(self):

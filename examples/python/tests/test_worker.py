@@ -294,7 +294,7 @@ class ThumbnailTests(WorkerTestCase):
             # One flight for each thumbnail, and one for each picture.
             self.assertEqual(after["flights"]["started"] - before["flights"]["started"], 40)
         program.signal(signal.SIGTERM)
-        self.assertEqual(await self.in_thread(program.wait, 10), 0)
+        self.assertEqual(await self.in_thread(program.wait, 60), 0)
         self.assertEqual(program.stderr, "")
 
     @timed
@@ -313,4 +313,4 @@ class ThumbnailTests(WorkerTestCase):
                 await handler.fetch("thumb:large")
             self.assertEqual(caught.exception.code, "malformed-url")
         program.signal(signal.SIGTERM)
-        self.assertEqual(await self.in_thread(program.wait, 10), 0)
+        self.assertEqual(await self.in_thread(program.wait, 60), 0)
