@@ -85,7 +85,7 @@ sub parse {
 sub hello {
     send_head("HELLO EAR/1\n");
     local $SIG{ALRM} = sub { die "no broker runs: no WELCOME\n" };
-    alarm 5;
+    alarm 15;
     my ($field, $verb, $operand) = parse(receive());
     alarm 0;
     die "the broker refuses: $operand: $field->{detail}\n" unless $verb eq "WELCOME";

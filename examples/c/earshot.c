@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { GREETING_MS = 3000, REMOTE_GREETING_MS = 8000, SILENCE_MS = 5000, LINGER_MS = 500 };
+enum { GREETING_MS = 20000, SILENCE_MS = 5000, LINGER_MS = 500 };
 enum { PIECE_BYTES = 256 << 10, OPEN_READS = 4 };
 enum { REMOTE_LEASE_SECONDS = 60 }; /* over a network a lost connection does not mean a dead client */
 enum { LOST = -1 }; /* status: the connection has ended */
@@ -126,12 +126,6 @@ static int set(earshot_bus *bus, int option, int value)
     return zmq_setsockopt(bus->socket, option, &value, sizeof value);
 }
 
-/* Maximum time for a connection and its first answer. Over a network a lost packet takes a second or more. */
-static int greeting_ms(const earshot_bus *bus)
-{
-    return earshot_is_remote(bus) ? REMOTE_GREETING_MS : GREETING_MS;
-}
-
 /* Closes the connection. */
 static void drop_socket(earshot_bus *bus)
 {
@@ -184,7 +178,7 @@ static int greet(earshot_bus *bus, const char *endpoint, const char *fields, con
     if (sent != 0) return -1;
     int received;
     /* The refusal of the first message has no number, but that of an earlier message can come first. */
-    while ((received = receive_any(bus, answer, greeting_ms(bus))) > 0 && is_error(answer) && earshot_field(answer, "to"))
+    while ((received = receive_any(bus, answer, GREETING_MS)) > 0 && is_error(answer) && earshot_field(answer, "to"))
         earshot_free(answer);
     if (received > 0) return is_error(answer) ? refused(bus, answer) : 0;
     return received == 0 || bus->status == LOST ? earshot_no_broker(bus) : -1;

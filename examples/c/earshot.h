@@ -47,7 +47,7 @@ typedef struct {
 
 /* The following functions return 0, or -1 with the reason in `error` and `status`. */
 
-/* Connects and performs the handshake, within 3 s. The caller must call earshot_close, also after a failure. */
+/* Connects and performs the handshake, within 20 s. The caller must call earshot_close, also after a failure. */
 int earshot_open(earshot_bus *bus);
 
 /* As earshot_open, with options. Over a network bodies are always pulled, the lease is 60 s by default, and the limit 8 s. */
@@ -81,7 +81,7 @@ int earshot_acknowledge(earshot_bus *bus, const earshot_message *message);
 /* Functions for workers, protocol EARW/1 (protocols/6-workers.md). A bus that earshot_register opened works only with them,
    earshot_receive, earshot_field, earshot_free, earshot_close and earshot_report_and_close. */
 
-/* Connects as a worker for URLs of a scheme, with `slots` concurrent jobs, within 3 s. The caller must call earshot_close,
+/* Connects as a worker for URLs of a scheme, with `slots` concurrent jobs, within 20 s. The caller must call earshot_close,
    also after a failure. */
 int earshot_register(earshot_bus *bus, const char *scheme, int slots);
 

@@ -15,7 +15,7 @@ import org.zeromq.ZMQ;
  * Closing it removes its requests.
  */
 final class Earshot implements AutoCloseable {
-    private static final int SILENCE_MS = 5000;
+    private static final int GREETING_MS = 15_000, SILENCE_MS = 5000;
 
     private final ZMQ.Context context = ZMQ.context(1);
     private final ZMQ.Socket socket = context.socket(ZMQ.DEALER);
@@ -49,12 +49,13 @@ final class Earshot implements AutoCloseable {
         }
         runtime = runtime.isEmpty() ? parent + "/earshot" : runtime;
         socket.setLinger(500);
-        socket.setReceiveTimeOut(SILENCE_MS);
+        socket.setReceiveTimeOut(GREETING_MS);
         // One connection: the next broker would not know this session. With -1 libzmq drops messages that have arrived.
         socket.setReconnectIVL(3_600_000);
         socket.connect("ipc://" + runtime + "/bus");
         send("HELLO", "EAR/1");
         understand(read("no broker answers in " + runtime + ": start one with `earshot serve`"));
+        socket.setReceiveTimeOut(SILENCE_MS);
     }
 
     void send(String... words) throws IOException {

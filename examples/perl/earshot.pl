@@ -11,7 +11,7 @@ use Errno qw(EAGAIN EINTR);
 use ZMQ::FFI;
 use ZMQ::FFI::Constants qw(ZMQ_DEALER ZMQ_LINGER ZMQ_RCVTIMEO ZMQ_RECONNECT_IVL);
 
-use constant SILENCE_MS => 5000;
+use constant { GREETING_MS => 15_000, SILENCE_MS => 5000 };
 
 sub open {
     my ($class) = @_;
@@ -22,13 +22,14 @@ sub open {
     my $socket = $context->socket(ZMQ_DEALER);
     my $self = bless { context => $context, socket => $socket }, $class;
     $socket->set(ZMQ_LINGER, 'int', 500);
-    $socket->set(ZMQ_RCVTIMEO, 'int', SILENCE_MS);
+    $socket->set(ZMQ_RCVTIMEO, 'int', GREETING_MS);
     # One connection: the next broker would not know this session. With -1 libzmq drops messages that have arrived.
     $socket->set(ZMQ_RECONNECT_IVL, 'int', 3_600_000);
     $socket->connect("ipc://$runtime/bus");
     $socket->die_on_error(0);
     $self->send('HELLO', 'EAR/1');
     $self->_understand($self->_read // die "no broker answers in $runtime: start one with `earshot serve`\n");
+    $socket->set(ZMQ_RCVTIMEO, 'int', SILENCE_MS);
     return $self;
 }
 

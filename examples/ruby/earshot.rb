@@ -20,6 +20,7 @@ class Bus
     end
   end
 
+  GREETING_MS = 15_000
   SILENCE_MS = 5000
 
   def self.open
@@ -35,7 +36,7 @@ class Bus
     @context = ZMQ::Context.new
     @socket = @context.socket(ZMQ::DEALER)
     check @socket.setsockopt(ZMQ::LINGER, 500)
-    check @socket.setsockopt(ZMQ::RCVTIMEO, SILENCE_MS)
+    check @socket.setsockopt(ZMQ::RCVTIMEO, GREETING_MS)
     # One connection: the next broker would not know this session. With -1 libzmq drops messages that have arrived.
     check @socket.setsockopt(ZMQ::RECONNECT_IVL, 3_600_000)
   end
@@ -49,6 +50,7 @@ class Bus
     check @socket.connect("ipc://#{runtime}/bus")
     send 'HELLO', 'EAR/1'
     understand(read || raise(Error, "no broker answers in #{runtime}: start one with `earshot serve`"))
+    check @socket.setsockopt(ZMQ::RCVTIMEO, SILENCE_MS)
   end
 
   def send(*words)
