@@ -123,8 +123,8 @@ class ProgramTests(TestCase):
 
     def test_a_program_that_nobody_wants_any_more_ends_with_all_it_started(self):
         # It is asked to end before it would be killed.
-        self.serve('sleep 1000 & echo $! >child; trap ": >asked; exit" TERM; : >"run-$$"; wait')
-        asked = self.bus.folder / "asked"
+        self.serve('sleep 1000 & echo $! >child; trap ": >trapped; exit" TERM; : >"run-$$"; wait')
+        trapped = self.bus.folder / "trapped"
         for number in range(5):
             self.client.fetch("h", number, f"x:{number}")
             program = Watched(self.await_runs(1)[0])
@@ -134,9 +134,9 @@ class ProgramTests(TestCase):
                 self.assertTrue(process.await_death(), f"{process.pid} lives")
                 process.close()
             (self.bus.folder / f"run-{program.pid}").unlink()
-            if asked.exists():
+            if trapped.exists():
                 break
-        self.assertTrue(asked.exists())
+        self.assertTrue(trapped.exists())
 
     def test_a_program_that_will_not_end_is_killed_and_its_slot_is_taken_until_then(self):
         self.pipe("gate-1")

@@ -72,20 +72,20 @@ class HostileCodeTests(TestCase):
     def test_it_cannot_be_a_client_of_the_next_broker(self):
         with self.bus() as bus:
             first = bus.broker
-            with self.hostile(bus) as worker:
-                # The worker stands still, so it does not connect as a worker.
-                os.kill(first, signal.SIGKILL)
-                eventually(lambda: bus._pids("broker") not in ([], [first]), "another broker runs")
-                # The supervisor kills a worker that stands still.
-                os.kill(bus.supervisor, signal.SIGSTOP)
-                try:
+            try:
+                with self.hostile(bus) as worker:
+                    # The worker stands still, so it does not connect as a worker.
+                    os.kill(first, signal.SIGKILL)
+                    eventually(lambda: bus._pids("broker") not in ([], [first]), "another broker runs")
+                    # The supervisor would kill a worker that stands still.
+                    os.kill(bus.supervisor, signal.SIGSTOP)
                     client = worker.call("socket", socket.AF_UNIX, socket.SOCK_STREAM, 0)
                     address = unix_address(bus.runtime / "bus")
                     eventually(lambda: worker.outcome("connect", client, address, len(address)) is None, "it is connected")
                     bus.program.await_line("a worker may not be a client")
                     worker.call("close", client)
-                finally:
-                    os.kill(bus.supervisor, signal.SIGCONT)
+            finally:
+                os.kill(bus.supervisor, signal.SIGCONT)
 
     def test_without_the_sandbox_the_same_calls_succeed(self):
         with self.bus("--sandbox", "off") as bus:
