@@ -11,13 +11,13 @@ internal import Glibc
     /// Result of `ares_library_init`. The initializer of a static runs once, however many threads call.
     private static let libraryStatus: Int32 = ares_library_init(ARES_LIB_INIT_ALL)
 
-    private let resolverEvents: ResolverNotes
+    private let resolverEvents: ResolverEvents
     /// Owned channel; destroyed by `deinit`.
     private let channel: ares_channel
 
-    private init(channel: ares_channel, notes: ResolverNotes) {
+    private init(channel: ares_channel, events: ResolverEvents) {
         unsafe self.channel = unsafe channel
-        self.resolverEvents = notes
+        self.resolverEvents = events
     }
 
     /// Creates a resolver.
@@ -26,12 +26,12 @@ internal import Glibc
     public static func make(options: ResolverOptions = ResolverOptions()) throws(CaresError) -> Resolver {
         let success = ARES_SUCCESS
         guard libraryStatus == success else { throw CaresError(.notInitialized, status: libraryStatus) }
-        let notes = ResolverNotes()
-        let (channel, status) = unsafe openChannel(options, notes: notes)
+        let events = ResolverEvents()
+        let (channel, status) = unsafe openChannel(options, events: events)
         guard status == success, let channel = unsafe channel else {
             throw CaresError(.notInitialized, status: status)
         }
-        let resolver = unsafe Resolver(channel: channel, notes: notes)
+        let resolver = unsafe Resolver(channel: channel, events: events)
         if let servers = options.servers {
             let accepted = unsafe ares_set_servers_ports_csv(channel, servers.joined(separator: ","))
             guard accepted == success else { throw CaresError(.badServers, status: accepted) }
@@ -39,12 +39,12 @@ internal import Glibc
         return resolver
     }
 
-    private static func openChannel(_ options: ResolverOptions, notes: ResolverNotes) -> (ares_channel?, Int32) {
+    private static func openChannel(_ options: ResolverOptions, events: ResolverEvents) -> (ares_channel?, Int32) {
         var native = unsafe ares_options()
         unsafe native.timeout = Int32(clamping: Int(options.attemptTimeout / .milliseconds(1)))
         unsafe native.tries = Int32(clamping: options.triesPerServer)
         unsafe native.sock_state_cb = unsafe interestChanged
-        unsafe native.sock_state_cb_data = unsafe Unmanaged.passUnretained(notes).toOpaque()
+        unsafe native.sock_state_cb_data = unsafe Unmanaged.passUnretained(events).toOpaque()
         let mask = ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB | ARES_OPT_LOOKUPS
         var channel: ares_channel?
         // Order of lookups, copied by c-ares: f is the hosts file, b is DNS.
@@ -57,7 +57,7 @@ internal import Glibc
     }
 
     deinit {
-        // Calls back for each pending lookup and each descriptor while the notes still exist.
+        // Calls back for each pending lookup and each descriptor while the events still exist.
         unsafe ares_destroy(channel)
     }
 
@@ -65,7 +65,7 @@ internal import Glibc
 
     /// Starts a lookup of all addresses of a name. It may complete at once: see `takeFinishedLookups()`.
     public func resolve(_ name: String) {
-        let lookup = LookupContext(name: name, notes: resolverEvents)
+        let lookup = LookupContext(name: name, events: resolverEvents)
         guard !name.utf8.contains(0) else {
             return lookup.recordResult(status: ARES_EBADNAME, addresses: [])
         }
@@ -231,7 +231,7 @@ public struct ResolvedAddress: Hashable, Sendable {
 }
 
 /// Events recorded by c-ares' callbacks until the owner takes them, because a callback must not act.
-final class ResolverNotes {
+final class ResolverEvents {
     /// Latest interest in each descriptor since the owner last took them.
     var interests: [Int32: ResolverInterest] = [:]
     var finishedLookups: [FinishedLookup] = []
@@ -240,11 +240,11 @@ final class ResolverNotes {
 /// Context of one lookup's callback. Retained when the lookup starts, released by its single callback.
 final class LookupContext {
     let name: String
-    let notes: ResolverNotes
+    let events: ResolverEvents
 
-    init(name: String, notes: ResolverNotes) {
+    init(name: String, events: ResolverEvents) {
         self.name = name
-        self.notes = notes
+        self.events = events
     }
 
     /// Starts the lookup. Its result, which may arrive before this returns, is recorded.
@@ -264,14 +264,14 @@ final class LookupContext {
             } else {
                 .success(addresses)
             }
-        notes.finishedLookups.append(FinishedLookup(name: name, result: result))
+        events.finishedLookups.append(FinishedLookup(name: name, result: result))
     }
 }
 
 func interestChanged(context: UnsafeMutableRawPointer?, descriptor: ares_socket_t, reads: Int32, writes: Int32) {
     guard let context = unsafe context else { return }
-    let notes = unsafe Unmanaged<ResolverNotes>.fromOpaque(context).takeUnretainedValue()
-    notes.interests[descriptor] = ResolverInterest(
+    let events = unsafe Unmanaged<ResolverEvents>.fromOpaque(context).takeUnretainedValue()
+    events.interests[descriptor] = ResolverInterest(
         descriptor: descriptor, wantsReadability: reads != 0, wantsWritability: writes != 0)
 }
 

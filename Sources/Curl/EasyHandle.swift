@@ -221,11 +221,11 @@ internal import CLibCurl
         try throwOnFailure(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_PREREQDATA, context))
     }
 
-    /// Installs the callback for closed sockets. `notes` must outlive the connections.
-    func setCloseCallback(_ notes: MultiNotes) throws(CurlError) {
+    /// Installs the callback for closed sockets. `events` must outlive the connections.
+    func setCloseCallback(_ events: CallbackEvents) throws(CurlError) {
         guard !hasCloseCallback else { return }
         try throwOnFailure(unsafe curlshim_easy_set_closesocket_callback(pointer, socketClosing))
-        let context = unsafe Unmanaged.passUnretained(notes).toOpaque()
+        let context = unsafe Unmanaged.passUnretained(events).toOpaque()
         try throwOnFailure(unsafe curlshim_easy_set_pointer(pointer, CURLOPT_CLOSESOCKETDATA, context))
         hasCloseCallback = true
     }
@@ -239,13 +239,13 @@ internal import CLibCurl
         return unsafe curlshim_tls_has_pending(session) != 0
     }
 
-    /// Reports the peer's alerts on its connection's TLS session to `notes`, which must outlive the session.
+    /// Reports the peer's alerts on its connection's TLS session to `events`, which must outlive the session.
     ///
-    /// - Returns: Number of the session in `notes`; nil without TLS.
-    func recordTLSAlerts(in notes: MultiNotes) -> UInt? {
+    /// - Returns: Number of the session in `events`; nil without TLS.
+    func recordTLSAlerts(in events: CallbackEvents) -> UInt? {
         guard let session = unsafe tlsSession else { return nil }
-        let number = notes.tlsSessions.addSession()
-        unsafe curlshim_tls_follow(session, Unmanaged.passUnretained(notes).toOpaque(), number)
+        let number = events.tlsSessions.addSession()
+        unsafe curlshim_tls_follow(session, Unmanaged.passUnretained(events).toOpaque(), number)
         return number
     }
 

@@ -21,7 +21,7 @@ internal import CLibCurl
 
     /// Owned handle; cleaned up by `deinit`.
     private let pointer: UnsafeMutableRawPointer
-    private let callbackEvents = MultiNotes()
+    private let callbackEvents = CallbackEvents()
     private let limitReachedIdleSeconds: Int
     /// Running transfers by `EasyHandle.handleAddress`. Keeps the callbacks' contexts alive.
     private var runningTransfers: [UInt: Transfer] = [:]
@@ -91,7 +91,7 @@ internal import CLibCurl
         do throws(CurlError) {
             let easy = if let used = idleHandles.popLast() { used } else { try EasyHandle.make() }
             let transfer = Transfer(
-                easy: easy, notes: callbackEvents, sink: sink, names: use, turn: socketActionCount,
+                easy: easy, events: callbackEvents, sink: sink, names: use, turn: socketActionCount,
                 allowsHTTP2: request.version == .http2OverTLS && !request.requiresExclusiveConnection)
             try easy.configure(request)
             if !lines.isEmpty { try easy.setResolveEntries(lines) }

@@ -11,7 +11,7 @@ public final class Transfer {
     /// Number of calls of curl_multi_socket_action before it was added.
     let socketActionCount: UInt64
     /// Notes of its multi handle.
-    private let notes: MultiNotes
+    private let events: CallbackEvents
     /// Socket last watched for it; nil before the first one.
     private var descriptor: Int32?
     /// Bytes of header lines received so far, in all blocks, and of the responses to CONNECT before them.
@@ -48,14 +48,15 @@ public final class Transfer {
     private var hasStreamEnded = false
 
     init(
-        easy: EasyHandle, notes: MultiNotes, sink: any TransferSink, names: ResolvedNames.TransferEntries, turn: UInt64,
+        easy: EasyHandle, events: CallbackEvents, sink: any TransferSink, names: ResolvedNames.TransferEntries,
+        turn: UInt64,
         allowsHTTP2: Bool
     ) {
         self.easy = easy
         usesHTTP2Stream = allowsHTTP2 ? false : nil
         self.dnsCacheEntries = names
         self.socketActionCount = turn
-        self.notes = notes
+        self.events = events
         self.sink = sink
     }
 
@@ -64,7 +65,7 @@ public final class Transfer {
         try unsafe easy.setCallbacks(
             header: headerArrived, body: bodyArrived, open: willConnect, request: willSendRequest,
             context: Unmanaged.passUnretained(self).toOpaque())
-        try easy.setCloseCallback(notes)
+        try easy.setCloseCallback(events)
         if usesHTTP2Stream != nil { try unsafe easy.setOwningTransfer(Unmanaged.passUnretained(self).toOpaque()) }
     }
 
@@ -95,7 +96,7 @@ public final class Transfer {
     /// Records the socket of a connection attempt; negative if none could be opened.
     func recordOpenedSocket(_ descriptor: Int32) {
         isConnecting = true
-        notes.recordOpenedSocket(descriptor, by: easy.handleAddress)
+        events.recordOpenedSocket(descriptor, by: easy.handleAddress)
         if descriptor >= 0 { socketsSinceLastRequest.append(descriptor) }
     }
 
@@ -130,13 +131,14 @@ public final class Transfer {
         if usesHTTP2Stream != nil { beginStream() }
         isConnecting = false
         if !socketsSinceLastRequest.isEmpty {
-            notes.recordConnected(socketsSinceLastRequest, by: easy.handleAddress)
-            notes.sockets.recordConnection(sockets: socketsSinceLastRequest, ownPort: ownPort, endpoints: ends)
+            events.recordConnected(socketsSinceLastRequest, by: easy.handleAddress)
+            events.sockets.recordConnection(sockets: socketsSinceLastRequest, ownPort: ownPort, endpoints: ends)
             socketsSinceLastRequest.removeAll(keepingCapacity: true)
-            if notes.sockets.count > notes.connectionsLimit { easy.closeAfterTransfer() }
+            if events.sockets.count > events.connectionsLimit { easy.closeAfterTransfer() }
         } else if !hasRestarted {
             hasStaleConnection =
-                requestsSent > 0 || !usesHTTP2 && !(notes.sockets.isIdleConnectionUsable(ends) && !easy.hasPendingInput)
+                requestsSent > 0
+                || !usesHTTP2 && !(events.sockets.isIdleConnectionUsable(ends) && !easy.hasPendingInput)
         }
         guard !hasStaleConnection else { return false }
         requestsSent += 1
@@ -171,14 +173,14 @@ public final class Transfer {
 
     private func recordTLSAlerts() {
         removeTLSSession()
-        tlsSessionNumber = easy.recordTLSAlerts(in: notes)
+        tlsSessionNumber = easy.recordTLSAlerts(in: events)
     }
 
     /// Removes the TLS session. - Returns: The last alert of its peer; nil without an alert or a session.
     @discardableResult func removeTLSSession() -> Int? {
         guard let tlsSessionNumber else { return nil }
         self.tlsSessionNumber = nil
-        return notes.tlsSessions.removeSession(tlsSessionNumber)
+        return events.tlsSessions.removeSession(tlsSessionNumber)
     }
 
     /// Records a frame of its stream.

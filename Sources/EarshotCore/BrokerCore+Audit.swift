@@ -200,7 +200,7 @@ extension BrokerCore {
                     "4: queued suspect \(flight.id) is in no list")
             }
             if flight.servesSingleRequest {
-                let count = flight.interests.count + records.flights[extras: number].parentFlights.count
+                let count = flight.interests.count + records.flights[redirectsAndFailuresOf: number].parentFlights.count
                 check(
                     count == (flight.isAwaitedByOtherNodes ? 0 : 1),
                     "3: \(count) share flight \(flight.id), which is to be alone")

@@ -157,13 +157,15 @@ extension BrokerCore {
             of: flight, at: origin, by: records.workers[worker].id, isHigh: isHigh, now: now, in: &records)
         records.flights.enterPhase(.running(worker: worker), flight)
         records.flights[flight].assignedAttemptCount += 1
-        let maxBytes = records.largestAllowedBodyBytes(of: flight)
+        let maximumBodyBytes = records.largestAllowedBodyBytes(of: flight)
         let attempt = records.currentAttempt(of: flight)
         let assigned =
             records.isReadingBodyFromNode(flight)
-            ? nil : Parts.assignPart(of: flight, as: attempt, to: worker, maxBytes: maxBytes, in: &records)
+            ? nil
+            : Parts.assignPart(of: flight, as: attempt, to: worker, maximumBodyBytes: maximumBodyBytes, in: &records)
         var lease = WorkerLease(
-            origin: origin, isHigh: isHigh, use: .servingFlight(flight), startedAt: now, maxBytes: maxBytes)
+            origin: origin, isHigh: isHigh, use: .servingFlight(flight), startedAt: now,
+            maximumBodyBytes: maximumBodyBytes)
         lease.partFile = assigned?.part
         lease.resumedBytes = assigned?.resume.availableBytes ?? 0
         lease.countedPartFileBytes = lease.resumedBytes
@@ -171,7 +173,7 @@ extension BrokerCore {
         Principals.transferStarted(lease, in: &records)
         Workers.addLease(attempt, lease, at: worker, now: now, in: &records)
         var job = Job(attempt: attempt, url: records.flights[flight].url.description)
-        job.maxBytes = maxBytes
+        job.maximumBodyBytes = maximumBodyBytes
         job.resume = assigned?.resume
         if records.workers[worker].isUserProvided { job.priority = priority }
         completeJob(&job, for: flight, at: worker, origin, now: now)
@@ -191,10 +193,10 @@ extension BrokerCore {
         var hasLimit =
             records.limits.maximumBytesPerSecond > 0 || records.originGovernor.origins[origin].maximumBytesPerSecond > 0
         records.forEachInterest(of: flight) { records, interest in
-            guard let extras = records.requests[interest].rareOptions else { return }
-            if records.requests[extras].maximumBytesPerSecond != nil { hasLimit = true }
-            records.requests[extras].coolDownWaitStartedAt = nil
-            guard records.requests[extras].isStreaming else { return }
+            guard let rareOptions = records.requests[interest].rareOptions else { return }
+            if records.requests[rareOptions].maximumBytesPerSecond != nil { hasLimit = true }
+            records.requests[rareOptions].coolDownWaitStartedAt = nil
+            guard records.requests[rareOptions].isStreaming else { return }
             job.streams = true
             job.progressIntervalMilliseconds = records.limits.streamingIntervalMilliseconds
         }

@@ -150,7 +150,7 @@ extension BrokerCore {
     private mutating func followRedirect(
         _ next: HTTPRequest, by flight: Handle<Flight>, after status: Int
     ) -> FlightStep {
-        records.flights[extras: flight].redirectStatus = status
+        records.flights[redirectsAndFailuresOf: flight].redirectStatus = status
         let record = records.flights[flight]
         let (child, isNew) = openFlight(
             next, redirect: record.redirect, partition: record.partition,

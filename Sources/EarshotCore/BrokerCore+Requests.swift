@@ -8,10 +8,10 @@ extension BrokerCore {
         _ fetch: Fetch, _ body: RequestBody?, by client: Handle<ClientSession>, now: MonotonicTime
     ) {
         if fetch.options.delivery == .inline,
-            fetch.options.maxBytes ?? .max > records.workerLimits.maximumInlineBodyBytes
+            fetch.options.maximumBodyBytes ?? .max > records.workerLimits.maximumInlineBodyBytes
         {
             var limited = fetch
-            limited.options.maxBytes = records.workerLimits.maximumInlineBodyBytes
+            limited.options.maximumBodyBytes = records.workerLimits.maximumInlineBodyBytes
             fetchRequested(limited, body, by: client, now: now)
             return
         }
@@ -310,7 +310,7 @@ extension BrokerCore {
         case .queued: enqueueInterest(interest, for: leaf)
         case .claiming: Cluster.requestJoined(leaf, interest, in: &records)
         case .running(let worker):
-            Workers.raiseSizeLimit(leaf, at: worker, to: options.maxBytes, in: &records)
+            Workers.raiseSizeLimit(leaf, at: worker, to: options.maximumBodyBytes, in: &records)
             // The subscribers of a request that joins a running transfer get the progress so far.
             if let lease = records.workers[worker].leases[records.currentAttempt(of: leaf)], lease.receivedBytes > 0 {
                 sendProgress(of: interest, lease, now: records.latestEventTime)

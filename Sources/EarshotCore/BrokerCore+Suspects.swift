@@ -65,7 +65,7 @@ extension BrokerCore {
             let scope = records.flights[flight].originScope
             let mayStart =
                 records.flights.isResultNeeded(flight)
-                && (choice.isEmpty || !records.flights[extras: flight].wasIsolatedAtWorkerDeath)
+                && (choice.isEmpty || !records.flights[redirectsAndFailuresOf: flight].wasIsolatedAtWorkerDeath)
             if let until = records.originGovernor.coolDownRefusalEnd(in: scope) {
                 failForCoolDown(flight, until: until, now: now)
                 guard records.workerPools.contains(pool) else { return }
@@ -86,7 +86,7 @@ extension BrokerCore {
     /// Releases a suspect that found no empty worker in time into the queue.
     mutating func suspectTimedOut(_ name: FlightName, deaths: UInt8) {
         guard let flight = liveFlight(name), records.flights[flight].isSuspectedOfWorkerDeath,
-            records.flights[extras: flight].workerDeaths == deaths
+            records.flights[redirectsAndFailuresOf: flight].workerDeaths == deaths
         else {
             return
         }

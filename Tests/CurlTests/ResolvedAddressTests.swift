@@ -81,19 +81,19 @@ import Testing
     }
 
     @Test func `a connected transfer leaves the number of its refused socket to the next transfer`() {
-        let notes = MultiNotes()
-        notes.recordOpenedSocket(12, by: 1)
-        notes.recordInterest(descriptor: 12, what: CURL_POLL_OUT, owner: 1)
-        notes.recordInterest(descriptor: 12, what: CURL_POLL_REMOVE, owner: 1)
-        notes.recordOpenedSocket(12, by: 2)
-        notes.recordInterest(descriptor: 12, what: CURL_POLL_OUT, owner: 2)
-        notes.recordOpenedSocket(13, by: 1)
-        notes.recordInterest(descriptor: 13, what: CURL_POLL_OUT, owner: 1)
-        #expect(notes.takeTransfersWithFailedAttempts() == [1])
-        notes.recordConnected([12, 13], by: 1)
-        notes.recordInterest(descriptor: 13, what: CURL_POLL_REMOVE, owner: 1)
-        notes.recordInterest(descriptor: 12, what: CURL_POLL_REMOVE, owner: 2)
-        #expect(notes.takeTransfersWithFailedAttempts() == [2])
+        let events = CallbackEvents()
+        events.recordOpenedSocket(12, by: 1)
+        events.recordInterest(descriptor: 12, what: CURL_POLL_OUT, owner: 1)
+        events.recordInterest(descriptor: 12, what: CURL_POLL_REMOVE, owner: 1)
+        events.recordOpenedSocket(12, by: 2)
+        events.recordInterest(descriptor: 12, what: CURL_POLL_OUT, owner: 2)
+        events.recordOpenedSocket(13, by: 1)
+        events.recordInterest(descriptor: 13, what: CURL_POLL_OUT, owner: 1)
+        #expect(events.takeTransfersWithFailedAttempts() == [1])
+        events.recordConnected([12, 13], by: 1)
+        events.recordInterest(descriptor: 13, what: CURL_POLL_REMOVE, owner: 1)
+        events.recordInterest(descriptor: 12, what: CURL_POLL_REMOVE, owner: 2)
+        #expect(events.takeTransfersWithFailedAttempts() == [2])
     }
 
     @Test func `addresses that refuse at once do not delay the failure`() throws {

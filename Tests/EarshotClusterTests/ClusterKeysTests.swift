@@ -26,7 +26,7 @@ import Testing
 
     @Test func `neither a password nor a secret is printed`() {
         var options = EngineOptions(
-            place: .servers([]), cluster: "test", keys: ClusterKeys(secret: Array("hidden-secret-16".utf8)),
+            location: .servers([]), cluster: "test", keys: ClusterKeys(secret: Array("hidden-secret-16".utf8)),
             publicKey: "", description: "")
         options.login = EngineOptions.Login(user: "bus", password: "hidden")
         var dumped = ""

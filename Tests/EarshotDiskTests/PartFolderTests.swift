@@ -53,9 +53,12 @@ import Testing
         #expect(parts.storePart(try head(try body(), keys(text), checkpoint)))
     }
 
-    private func assign(_ text: String = "http://a.example/x\n", maxBytes: Int? = nil) -> PartFolder.AssignedPart? {
+    private func assign(_ text: String = "http://a.example/x\n", maximumBodyBytes: Int? = nil) -> PartFolder
+        .AssignedPart?
+    {
         parts.assignPart(
-            named: parts.partNames(for: keys(text)), maximumBytes: maxBytes, to: "\(spool)/worker-7/next", as: "next")
+            named: parts.partNames(for: keys(text)), maximumBytes: maximumBodyBytes, to: "\(spool)/worker-7/next",
+            as: "next")
     }
 
     private var files: Set<String> {
@@ -137,8 +140,8 @@ import Testing
     @Test func `a small body is not stored, and a large one not lent to an attempt that accepts less`() throws {
         #expect(!parts.storePart(try head(try body(Self.mebibyte - 1))))
         try stored()
-        #expect(assign(maxBytes: Self.mebibyte - 1) == nil)
-        #expect(assign(maxBytes: Self.mebibyte) != nil)
+        #expect(assign(maximumBodyBytes: Self.mebibyte - 1) == nil)
+        #expect(assign(maximumBodyBytes: Self.mebibyte) != nil)
     }
 
     @Test func `of two brokers with one folder only one gets a part`() throws {

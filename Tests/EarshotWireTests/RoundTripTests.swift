@@ -13,7 +13,7 @@ struct RoundTripTests {
         fetch.options.method = "HEAD"
         fetch.options.timeoutMilliseconds = 1_250
         fetch.options.deadlineMilliseconds = 9_000
-        fetch.options.maxBytes = 1 << 40
+        fetch.options.maximumBodyBytes = 1 << 40
         fetch.options.redirectMode = .manual
         fetch.options.retries = 0
         fetch.options.progressIntervalMilliseconds = 100
@@ -116,13 +116,14 @@ struct RoundTripTests {
         job.method = "HEAD"
         job.timeoutMilliseconds = 1
         job.connectTimeoutMilliseconds = 10
-        job.maxBytes = 0
+        job.maximumBodyBytes = 0
         job.progressIntervalMilliseconds = 50
         job.resume = Job.Resume(
             availableBytes: 5, totalBytes: nil, validator: "\"x\"", sha256: String(repeating: "0f", count: 32))
         job.httpFields = Array("a: b".utf8)
         let down: [PoolMessage] = [
-            .limits(limits), .job(job), .raiseBodyLimit(attempt, maxBytes: 9), .raiseBodyLimit(attempt, maxBytes: nil),
+            .limits(limits), .job(job), .raiseBodyLimit(attempt, maximumBodyBytes: 9),
+            .raiseBodyLimit(attempt, maximumBodyBytes: nil),
             .cancelAttempt(attempt),
             .ping, .drain, .error(code: "not-a-child", detail: "No."),
         ]

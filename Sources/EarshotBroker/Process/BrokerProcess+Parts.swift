@@ -61,7 +61,7 @@ extension BrokerProcess {
     /// Returns the JOB with the part that its attempt resumes, if there is one.
     func addingResumedPart(to job: Job, _ keys: PartKeys, by worker: WorkerID) -> Job {
         let file = SpoolName.partFile(of: job.attempt, pid: workerPort.pid(of: worker.rawValue))
-        guard let assigned = parts?.assignPart(matching: keys, maximumBytes: job.maxBytes, toFile: file) else {
+        guard let assigned = parts?.assignPart(matching: keys, maximumBytes: job.maximumBodyBytes, toFile: file) else {
             return job
         }
         core.storedPartFound(

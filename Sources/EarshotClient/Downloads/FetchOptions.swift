@@ -141,7 +141,7 @@ public struct FetchOptions: Sendable {
         wire.coalesces = isShared
         wire.timeoutMilliseconds = try Self.milliseconds(of: timeout)
         wire.deadlineMilliseconds = try deadline.map(Self.milliseconds)
-        wire.maxBytes = maximumBytes
+        wire.maximumBodyBytes = maximumBytes
         wire.handlerBytesPerSecond = maximumBytesPerSecond
         wire.retries = retries
         if let maximumCoolDown {

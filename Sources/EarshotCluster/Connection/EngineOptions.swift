@@ -47,9 +47,9 @@ public struct EngineOptions: Sendable {
     }
 
     /// - Parameter cluster: 1 to 32 letters, digits and hyphens. Traps on other text.
-    public init(place: EngineLocation, cluster: String, keys: ClusterKeys, publicKey: String, description: String) {
+    public init(location: EngineLocation, cluster: String, keys: ClusterKeys, publicKey: String, description: String) {
         precondition(Self.isClusterName(cluster), "\(cluster) is no name of a cluster")
-        self.engineLocation = place
+        self.engineLocation = location
         self.cluster = cluster
         self.keys = keys
         self.publicKey = publicKey

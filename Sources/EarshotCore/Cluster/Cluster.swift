@@ -264,12 +264,14 @@ enum Cluster {
     private static func sharedRequest(of flight: Handle<Flight>, in records: inout Records) -> SharedRequest? {
         let record = records.flights[flight]
         guard !record.servesSingleRequest, !record.isRevalidation, record.partition == nil, record.body == nil,
-            records.flights[extras: flight].workerDeaths == 0, records.cachePlans[flight]?.storedVariant == nil,
+            records.flights[redirectsAndFailuresOf: flight].workerDeaths == 0,
+            records.cachePlans[flight]?.storedVariant == nil,
             records.clusterState?.value.uselessResults[flight]?.count ?? 0 < ClusterState.maximumUselessResults
         else { return nil }
         return SharedRequest(
             record.request, timeoutMilliseconds: Int(record.timeoutMilliseconds),
-            maxBytes: records.largestAllowedBodyBytes(of: flight), redirect: record.redirect, mode: record.cacheMode,
+            maximumBodyBytes: records.largestAllowedBodyBytes(of: flight), redirect: record.redirect,
+            mode: record.cacheMode,
             policy: records.workerLimits.addressPolicy,
             avoided: records.clusterState?.value.uselessResults[flight]?.avoidedAddresses ?? [])
     }
@@ -365,7 +367,7 @@ enum Cluster {
         let want = EngineWant(key: key, origin: origin, lane: .shared, priority: priority, record: record)
         let local = records.localFlightName(flight)
         records.clusterState?.value.book.addHostedClaim(
-            local, want, token: token, maxBytes: shared.maximumBodyBytes, now: now)
+            local, want, token: token, maximumBodyBytes: shared.maximumBodyBytes, now: now)
     }
 
     /// The scope of an origin whose cool-down another node, or this one, has reported, and the rest of the cool-down;

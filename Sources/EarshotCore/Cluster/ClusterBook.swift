@@ -117,12 +117,12 @@ package struct ClusterBook {
 
     /// Adds a flight that the engine granted for other nodes.
     ///
-    /// - Parameter maxBytes: maximum body size for those nodes; nil for none.
+    /// - Parameter maximumBodyBytes: maximum body size for those nodes; nil for none.
     mutating func addHostedClaim(
-        _ flight: LocalFlight, _ want: EngineWant, token: FencingToken, maxBytes: Int?, now: MonotonicTime
+        _ flight: LocalFlight, _ want: EngineWant, token: FencingToken, maximumBodyBytes: Int?, now: MonotonicTime
     ) {
         insertClaim(flight, want, .running(token), since: now, isRecorded: false, isHosted: true, now: now)
-        claims[flight]?.maximumHostedBytes = maxBytes
+        claims[flight]?.maximumHostedBytes = maximumBodyBytes
         scheduleAssertion(of: flight, now: now)
     }
 

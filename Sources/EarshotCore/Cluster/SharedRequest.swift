@@ -35,7 +35,8 @@ public struct SharedRequest: Equatable, Sendable {
     /// credentials, a field that may identify a user, a route or cookies of its own, results with an error status, or a
     /// record that is too long.
     public init?(
-        _ request: HTTPRequest, timeoutMilliseconds: Int, maxBytes: Int? = nil, redirect: RedirectMode = .follow,
+        _ request: HTTPRequest, timeoutMilliseconds: Int, maximumBodyBytes: Int? = nil,
+        redirect: RedirectMode = .follow,
         mode: CacheMode = .default, credentials: CredentialRule = .standard, policy: String = "",
         avoided: [String] = []
     ) {
@@ -46,7 +47,7 @@ public struct SharedRequest: Equatable, Sendable {
         url = request.url
         headerFields = request.fields
         self.timeoutMilliseconds = timeoutMilliseconds
-        self.maximumBodyBytes = maxBytes
+        self.maximumBodyBytes = maximumBodyBytes
         self.redirectMode = redirect
         self.cacheMode = mode
         decodesBody = request.route.decodesBody
@@ -63,7 +64,8 @@ public struct SharedRequest: Equatable, Sendable {
         let words = line.split(separator: " ", omittingEmptySubsequences: false)
         guard words.count == 7, words[0] == "1" || words[0] == "2", let method = HTTPMethod(String(words[1])),
             let timeout = Int(words[2]), (0...Int(UInt32.max)).contains(timeout),
-            let maxBytes = Int(words[3]), maxBytes >= 0, let redirect = RedirectMode(rawValue: String(words[4])),
+            let maximumBodyBytes = Int(words[3]), maximumBodyBytes >= 0,
+            let redirect = RedirectMode(rawValue: String(words[4])),
             let mode = CacheMode(rawValue: String(words[5])), let url = try? FetchURL(String(words[6]))
         else { return nil }
         var lines = record[end...].dropFirst()
@@ -78,7 +80,8 @@ public struct SharedRequest: Equatable, Sendable {
         route.decodesBody = words[0] == "1"
         self.init(
             HTTPRequest(method: method, url: url, fields: fields, route: route), timeoutMilliseconds: timeout,
-            maxBytes: maxBytes == 0 ? nil : maxBytes, redirect: redirect, mode: mode, policy: policy,
+            maximumBodyBytes: maximumBodyBytes == 0 ? nil : maximumBodyBytes, redirect: redirect, mode: mode,
+            policy: policy,
             avoided: avoided.split(separator: ",").map(String.init))
     }
 

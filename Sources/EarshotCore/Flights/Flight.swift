@@ -109,8 +109,8 @@ package struct Flight {
     var isRevalidation = false
     /// Whether other nodes of the cluster want its result.
     var isAwaitedByOtherNodes = false
-    /// Whether the table has extras of it.
-    var hasExtras = false
+    /// Whether the table has redirects or failures of it.
+    var hasRedirectsOrFailures = false
 
     /// Changes the phase. Called by `FlightTable`, which counts the phases.
     mutating func transition(to next: Phase) {

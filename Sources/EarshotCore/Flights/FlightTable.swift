@@ -15,7 +15,7 @@ package struct FlightTable {
     package private(set) var phaseCounts = FlightCounts()
     /// Number of flights whose cache mode is not `default`.
     private(set) var nonDefaultCacheModeCount = 0
-    private var extrasByFlight: [Handle<Flight>: Flight.RedirectAndFailureState] = [:]
+    private var redirectsAndFailuresByFlight: [Handle<Flight>: Flight.RedirectAndFailureState] = [:]
     /// Ends of the back-offs of flights in this phase.
     package private(set) var backOffEnds: [Handle<Flight>: MonotonicTime] = [:]
     /// Deferred cancellations of running or ended flights without requests.
@@ -33,15 +33,16 @@ package struct FlightTable {
         _modify { yield &flights[flight] }
     }
 
-    /// Extras of a flight, which a change adds if needed.
-    subscript(extras flight: Handle<Flight>) -> Flight.RedirectAndFailureState {
+    /// Redirects and failures of a flight. A change adds them if needed.
+    subscript(redirectsAndFailuresOf flight: Handle<Flight>) -> Flight.RedirectAndFailureState {
         @inline(__always) get {
-            flights[flight].hasExtras
-                ? extrasByFlight[flight, default: Flight.RedirectAndFailureState()] : Flight.RedirectAndFailureState()
+            flights[flight].hasRedirectsOrFailures
+                ? redirectsAndFailuresByFlight[flight, default: Flight.RedirectAndFailureState()]
+                : Flight.RedirectAndFailureState()
         }
         _modify {
-            flights[flight].hasExtras = true
-            yield &extrasByFlight[flight, default: Flight.RedirectAndFailureState()]
+            flights[flight].hasRedirectsOrFailures = true
+            yield &redirectsAndFailuresByFlight[flight, default: Flight.RedirectAndFailureState()]
         }
     }
 
@@ -83,7 +84,7 @@ package struct FlightTable {
 
     /// Whether flights were redirected to this one and wait for it.
     @inline(__always)
-    func hasParents(_ flight: Handle<Flight>) -> Bool { !self[extras: flight].parentFlights.isEmpty }
+    func hasParents(_ flight: Handle<Flight>) -> Bool { !self[redirectsAndFailuresOf: flight].parentFlights.isEmpty }
 
     /// Whether a request waits for a flight, directly or through a redirect.
     @inline(__always)
@@ -113,7 +114,7 @@ package struct FlightTable {
     package func firstInterest(of flight: Handle<Flight>) -> Handle<Interest>? {
         var flight = flight
         while flights[flight].interests.isEmpty {
-            guard let parent = self[extras: flight].parentFlights.first else { return nil }
+            guard let parent = self[redirectsAndFailuresOf: flight].parentFlights.first else { return nil }
             flight = parent
         }
         return flights[flight].interests.first
@@ -121,7 +122,7 @@ package struct FlightTable {
 
     /// Flights redirected to this one.
     func parents(of flight: Handle<Flight>) -> [Handle<Flight>] {
-        hasParents(flight) ? parentChains.members(of: self[extras: flight].parentFlights) : []
+        hasParents(flight) ? parentChains.members(of: self[redirectsAndFailuresOf: flight].parentFlights) : []
     }
 
     /// Requests whose redirects led to a flight that no other request can join. Needed to detect a loop; loops of
@@ -129,7 +130,7 @@ package struct FlightTable {
     func ancestors(of flight: Handle<Flight>) -> [HTTPRequest] {
         var found: [HTTPRequest] = []
         var next = flight
-        while let parent = self[extras: next].parentFlights.first {
+        while let parent = self[redirectsAndFailuresOf: next].parentFlights.first {
             found.append(flights[parent].request)
             next = parent
         }
@@ -194,7 +195,7 @@ package struct FlightTable {
             "flight \(flights[flight].id) is still needed")
         handlesByKey.remove(flight, flights[flight].keyHash)
         backOffEnds.removeUnlessEmpty(forKey: flight)
-        if flights[flight].hasExtras { extrasByFlight[flight] = nil }
+        if flights[flight].hasRedirectsOrFailures { redirectsAndFailuresByFlight[flight] = nil }
         if flights[flight].cacheMode != .default { nonDefaultCacheModeCount -= 1 }
         phaseCounts[flights[flight].phase] -= 1
         flights.destroy(flight)
@@ -231,14 +232,15 @@ package struct FlightTable {
     mutating func followRedirect(_ child: Handle<Flight>, by flight: Handle<Flight>) {
         precondition(endOfRedirectChain(of: child) != flight, "flight \(flights[flight].id) would follow itself")
         enterPhase(.following(child: child), flight)
-        flights[child].hasExtras = true
-        parentChains.append(flight, to: &extrasByFlight[child, default: Flight.RedirectAndFailureState()].parentFlights)
+        flights[child].hasRedirectsOrFailures = true
+        parentChains.append(
+            flight, to: &redirectsAndFailuresByFlight[child, default: Flight.RedirectAndFailureState()].parentFlights)
     }
 
     /// Removes a flight from those that wait for the one that it follows. The caller ends it next.
     mutating func stopFollowing(_ child: Handle<Flight>, by flight: Handle<Flight>) {
         parentChains.remove(
-            flight, from: &extrasByFlight[child, default: Flight.RedirectAndFailureState()].parentFlights)
+            flight, from: &redirectsAndFailuresByFlight[child, default: Flight.RedirectAndFailureState()].parentFlights)
     }
 
     /// Detaches the flights redirected to a flight, none of which has requests.
@@ -288,7 +290,9 @@ package struct FlightTable {
     @inline(__always)
     func nextFlightToEnd(upTo flight: Handle<Flight>) -> Handle<Flight> {
         var next = flight
-        while flights[next].interests.isEmpty, let parent = self[extras: next].parentFlights.first { next = parent }
+        while flights[next].interests.isEmpty, let parent = self[redirectsAndFailuresOf: next].parentFlights.first {
+            next = parent
+        }
         return next
     }
 
@@ -328,7 +332,7 @@ package struct FlightTable {
         flights.releaseSpareCapacity(retaining: least)
         handlesByKey.releaseSpareCapacity(retaining: least)
         backOffEnds.releaseSpareCapacity(retaining: least)
-        extrasByFlight.releaseSpareCapacity(retaining: least)
+        redirectsAndFailuresByFlight.releaseSpareCapacity(retaining: least)
         interestChains.releaseSpareCapacity(beyond: bound, retaining: least)
         parentChains.releaseSpareCapacity(beyond: flights.bound, retaining: least)
     }
@@ -358,7 +362,7 @@ extension FlightTable {
                 parents.allSatisfy { flights[$0].phase == .following(child: number) },
                 "4: a parent of flight \(flight.id) follows another one")
             let members = interestChains.members(of: flight.interests)
-            let parentCount = Int(self[extras: number].parentFlights.count)
+            let parentCount = Int(self[redirectsAndFailuresOf: number].parentFlights.count)
             check(
                 members.count == Int(flight.interests.count) && parents.count == parentCount,
                 "4: a chain of flight \(flight.id) is broken")
@@ -366,7 +370,9 @@ extension FlightTable {
                 let sharing = members.count + parents.count
                 check(sharing <= 1, "3: \(sharing) share flight \(flight.id), which is to be alone")
             }
-            check(flight.hasExtras == (extrasByFlight[number] != nil), "12: flight \(flight.id) has no extras")
+            check(
+                flight.hasRedirectsOrFailures == (redirectsAndFailuresByFlight[number] != nil),
+                "12: flight \(flight.id) has no redirects")
             if case .following(let child) = flight.phase {
                 check(
                     flights.contains(child) && self.parents(of: child).contains(number),
@@ -376,10 +382,12 @@ extension FlightTable {
         check(counts == self.phaseCounts, "10: flights are counted \(self.phaseCounts), not \(counts)")
         let moded = flights.indices.count { flights[$0].cacheMode != .default }
         check(moded == nonDefaultCacheModeCount, "10: \(moded) flights have a mode, not \(nonDefaultCacheModeCount)")
-        let keys = [Array(backOffEnds.keys), Array(deferredCancellations.keys), Array(extrasByFlight.keys)]
+        let keys = [
+            Array(backOffEnds.keys), Array(deferredCancellations.keys), Array(redirectsAndFailuresByFlight.keys),
+        ]
         check(
             keys.joined().allSatisfy { flights.contains($0) },
-            "12: a back-off, a deferred cancellation or a record of extras has no flight")
+            "12: a back-off, a deferred cancellation or a record of redirects has no flight")
         return faults
     }
 }

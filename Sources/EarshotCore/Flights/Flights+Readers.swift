@@ -49,7 +49,7 @@ extension Flights {
         options.retries = records.requests[interest].endsAfterOneAttempt ? 0 : Int(record.maximumRetries)
         if let number = records.requests[interest].rareOptions {
             options.delivery = records.requests[number].demandedBodyForm
-            options.maxBytes = records.requests[number].maximumBodyBytes
+            options.maximumBodyBytes = records.requests[number].maximumBodyBytes
             if let fields = records.requests[number].ownHeaderFields { request.fields = fields }
         }
         records.queue.remove(interest)

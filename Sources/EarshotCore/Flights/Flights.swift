@@ -41,9 +41,9 @@ enum Flights {
     /// Bytes of the body that a failed attempt received. More than any before is progress, after which the pauses are
     /// short again.
     static func attemptReceived(_ bytes: Int, of flight: Handle<Flight>, in records: inout Records) {
-        guard bytes > records.flights[extras: flight].maximumReceivedBytes else { return }
-        records.flights[extras: flight].maximumReceivedBytes = bytes
-        records.flights[extras: flight].failedAttemptsWithoutProgress = 0
+        guard bytes > records.flights[redirectsAndFailuresOf: flight].maximumReceivedBytes else { return }
+        records.flights[redirectsAndFailuresOf: flight].maximumReceivedBytes = bytes
+        records.flights[redirectsAndFailuresOf: flight].failedAttemptsWithoutProgress = 0
     }
 
     /// Counts a failed attempt, and decides between a retry and the failure.
@@ -53,8 +53,8 @@ enum Flights {
         _ flight: Handle<Flight>, _ code: FailureCode, _ response: Outcome.Response? = nil, detail: String? = nil,
         isPauseRequested: Bool = false, now: MonotonicTime, in records: inout Records
     ) -> FlightStep {
-        records.flights[extras: flight].retryableFailureCount += 1
-        records.flights[extras: flight].failedAttemptsWithoutProgress += 1
+        records.flights[redirectsAndFailuresOf: flight].retryableFailureCount += 1
+        records.flights[redirectsAndFailuresOf: flight].failedAttemptsWithoutProgress += 1
         let record = records.flights[flight]
         var failure = Outcome.failure(code, of: flight, detail: detail, in: &records)
         if let response { (failure.response, failure.url) = (response, nil) }
@@ -93,7 +93,7 @@ enum Flights {
         of flight: Handle<Flight>, _ code: FailureCode, _ status: Int?, uncounted: Int = 0, random: UInt64,
         in records: inout Records
     ) -> RetryDecision {
-        let (record, history) = (records.flights[flight], records.flights[extras: flight])
+        let (record, history) = (records.flights[flight], records.flights[redirectsAndFailuresOf: flight])
         return RetryRule().decision(
             after: code, status: status, method: record.method,
             attempts: Int(history.retryableFailureCount) + uncounted,
@@ -132,9 +132,9 @@ enum Flights {
         let (timeout, retries) = (records.flights[flight].timeoutMilliseconds, records.flights[flight].maximumRetries)
         raiseRetryLimits(of: child, timeoutMilliseconds: timeout, retries: retries, in: &records)
         if isNew {
-            let history = records.flights[extras: flight]
-            records.flights[extras: child].workerDeaths = history.workerDeaths
-            records.flights[extras: child].wasIsolatedAtWorkerDeath = history.wasIsolatedAtWorkerDeath
+            let history = records.flights[redirectsAndFailuresOf: flight]
+            records.flights[redirectsAndFailuresOf: child].workerDeaths = history.workerDeaths
+            records.flights[redirectsAndFailuresOf: child].wasIsolatedAtWorkerDeath = history.wasIsolatedAtWorkerDeath
         }
         return .requeueRedirected(
             exceedingHopLimit: records.flights.flightsExceedingHopLimit(
@@ -164,7 +164,8 @@ enum Flights {
         let url = records.flights[flight].url.description
         for parent in records.flights.parents(of: flight) {
             let redirects =
-                [Terminal.Redirect(status: records.flights[extras: parent].redirectStatus, url: url)] + later
+                [Terminal.Redirect(status: records.flights[redirectsAndFailuresOf: parent].redirectStatus, url: url)]
+                + later
             let listed = redirects.boundedToFieldSize
             for interest in records.flights.directInterests(of: parent) {
                 records.requests.updateRareOptions(of: interest) { $0.followedRedirects = listed }
@@ -207,12 +208,12 @@ enum Flights {
         of interest: Handle<Interest>, insteadOf outcome: Handle<Outcome>, in records: inout Records
     ) -> Outcome? {
         guard let number = records.requests[interest].rareOptions else { return nil }
-        return individualOutcome(ofExtras: number, insteadOf: outcome, in: &records)
+        return individualOutcome(ofRareOptions: number, insteadOf: outcome, in: &records)
     }
 
     @inline(never)
     private static func individualOutcome(
-        ofExtras number: Handle<Interest.RareOptions>, insteadOf handle: Handle<Outcome>, in records: inout Records
+        ofRareOptions number: Handle<Interest.RareOptions>, insteadOf handle: Handle<Outcome>, in records: inout Records
     ) -> Outcome? {
         let outcome = records.outcomes[handle]
         guard outcome.failure == nil, let response = outcome.response else { return nil }

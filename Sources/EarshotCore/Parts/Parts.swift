@@ -232,7 +232,7 @@ enum Parts {
         else { return nil }
         var texts = [Self.keyText(record.key)]
         var first = flight
-        while let parent = records.flights[extras: first].parentFlights.first { first = parent }
+        while let parent = records.flights[redirectsAndFailuresOf: first].parentFlights.first { first = parent }
         // Not the key of the first URL itself, whose own response has no part of this body.
         if first != flight { texts.append("redirected\n" + Self.keyText(records.flights[first].key)) }
         let owner = principal == PrincipalTable.administrator ? nil : records.principals.name(of: principal)
@@ -248,11 +248,11 @@ enum Parts {
     ///
     /// - Returns: the JOB's description of the part, and the file under the worker's name for it.
     static func assignPart(
-        of flight: Handle<Flight>, as attempt: AttemptID, to worker: Handle<WorkerSession>, maxBytes: Int?,
+        of flight: Handle<Flight>, as attempt: AttemptID, to worker: Handle<WorkerSession>, maximumBodyBytes: Int?,
         in records: inout Records
     ) -> (resume: Job.Resume, part: GrowingPart)? {
         guard let part = removeKeptPart(of: flight, in: &records) else { return nil }
-        guard !records.workers[worker].isRemote, part.keptBodyBytes <= maxBytes ?? .max,
+        guard !records.workers[worker].isRemote, part.keptBodyBytes <= maximumBodyBytes ?? .max,
             let validator = part.body.validator.ifRange
         else {
             deletePartFile(part, in: &records)

@@ -93,12 +93,12 @@ package struct Interest: Generational {
         /// Returns nil if all options have their defaults.
         init?(nonDefault options: borrowing Fetch.Options) {
             guard
-                options.expectedSHA256 != nil || options.maxBytes != nil
+                options.expectedSHA256 != nil || options.maximumBodyBytes != nil
                     || options.handlerBytesPerSecond != nil || options.progressIntervalMilliseconds != nil
                     || options.streams || options.delivery != .auto || options.coolDownWaitMilliseconds != nil
             else { return nil }
             expectedDigest = options.expectedSHA256
-            maximumBodyBytes = options.maxBytes
+            maximumBodyBytes = options.maximumBodyBytes
             maximumBytesPerSecond = options.handlerBytesPerSecond
             isStreaming = options.streams
             demandedBodyForm = options.delivery

@@ -89,8 +89,8 @@ extension Records {
         var largest: Int? = flights[flight].isAwaitedByOtherNodes ? clusterClaim(of: flight)?.maximumHostedBytes : 0
         guard largest != nil else { return nil }
         forEachInterest(of: flight) { records, interest in
-            guard let known = largest, let extras = records.requests[interest].rareOptions,
-                let limit = records.requests[extras].maximumBodyBytes
+            guard let known = largest, let rareOptions = records.requests[interest].rareOptions,
+                let limit = records.requests[rareOptions].maximumBodyBytes
             else {
                 largest = nil
                 return

@@ -141,7 +141,9 @@ extension Records {
         case .rateDivision(let due): rateShares.nextDivisionAt == due
         case .suspectWaitEnd(let name, let deaths):
             flights.handle(of: name)
-                .map { flights[$0].isSuspectedOfWorkerDeath && flights[extras: $0].workerDeaths == deaths } ?? false
+                .map {
+                    flights[$0].isSuspectedOfWorkerDeath && flights[redirectsAndFailuresOf: $0].workerDeaths == deaths
+                } ?? false
         }
     }
 

@@ -150,7 +150,7 @@ extension RequestBook {
         check(
             Set(options).count == options.count && options.count == rareOptions.count
                 && options.allSatisfy(rareOptions.contains),
-            "12: \(options.count) requests have extras, \(rareOptions.count) are kept")
+            "12: \(options.count) requests have rare options, \(rareOptions.count) are kept")
         return faults
     }
 }

@@ -345,14 +345,17 @@ package struct WorkerFleet {
 
     /// Raises the size limit of a lease.
     ///
-    /// - Parameter maxBytes: nil for no limit.
+    /// - Parameter maximumBodyBytes: nil for no limit.
     /// - Returns: whether the new limit is higher.
-    mutating func raiseSizeLimit(of attempt: AttemptID, to maxBytes: Int?, at worker: Handle<WorkerSession>) -> Bool {
-        guard let present = workers[worker].leases[attempt]?.currentMaximumBytes, maxBytes.map({ $0 > present }) ?? true
+    mutating func raiseSizeLimit(of attempt: AttemptID, to maximumBodyBytes: Int?, at worker: Handle<WorkerSession>)
+        -> Bool
+    {
+        guard let present = workers[worker].leases[attempt]?.currentMaximumBytes,
+            maximumBodyBytes.map({ $0 > present }) ?? true
         else {
             return false
         }
-        workers[worker].leases[attempt]?.currentMaximumBytes = maxBytes
+        workers[worker].leases[attempt]?.currentMaximumBytes = maximumBodyBytes
         return true
     }
 

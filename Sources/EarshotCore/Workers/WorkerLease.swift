@@ -68,10 +68,11 @@ package struct WorkerLease {
 
 extension WorkerLease {
     // Uses the memberwise initializer: the compiler would copy a large value that is set field by field.
-    init(origin: Handle<OriginEntry>, isHigh: Bool, use: LeaseUse, startedAt: MonotonicTime, maxBytes: Int?) {
+    init(origin: Handle<OriginEntry>, isHigh: Bool, use: LeaseUse, startedAt: MonotonicTime, maximumBodyBytes: Int?) {
         self.init(
-            origin: origin, isHighPriority: isHigh, leaseUse: use, startedAt: startedAt, jobMaximumBytes: maxBytes,
-            currentMaximumBytes: maxBytes)
+            origin: origin, isHighPriority: isHigh, leaseUse: use, startedAt: startedAt,
+            jobMaximumBytes: maximumBodyBytes,
+            currentMaximumBytes: maximumBodyBytes)
     }
 }
 

@@ -23,28 +23,29 @@ extension Workers {
         against flight: Handle<Flight>, _ attempt: AttemptID, from gone: WorkerFleet.RemovedWorker,
         in records: inout Records
     ) -> Bool {
-        let before = records.flights[extras: flight]
+        let before = records.flights[redirectsAndFailuresOf: flight]
         let isSuspectedCause =
             gone.isolatedAttempt.map { $0 == attempt } ?? (gone.hadSingleTransfer && before.workerDeaths > 0)
         let isRepeatedCause = isSuspectedCause && gone.hadSingleTransfer && before.wasIsolatedAtWorkerDeath
-        records.flights[extras: flight].workerDeaths += 1
-        records.flights[extras: flight].wasIsolatedAtWorkerDeath = isSuspectedCause
+        records.flights[redirectsAndFailuresOf: flight].workerDeaths += 1
+        records.flights[redirectsAndFailuresOf: flight].wasIsolatedAtWorkerDeath = isSuspectedCause
         return isRepeatedCause || before.workerDeaths + 1 >= records.limits.maximumWorkerDeathsPerFlight
     }
 
     /// Makes a flight that lost its worker a suspect, if it has lost too many.
     static func suspectFlight(_ flight: Handle<Flight>, now: MonotonicTime, in records: inout Records) {
-        guard records.flights[extras: flight].workerDeaths >= records.limits.workerDeathsBeforeSuspicion else { return }
+        guard records.flights[redirectsAndFailuresOf: flight].workerDeaths >= records.limits.workerDeathsBeforeSuspicion
+        else { return }
         records.flights[flight].isSuspectedOfWorkerDeath = true
         let end = now.advanced(byMilliseconds: records.limits.maximumSuspectWaitMilliseconds)
-        let deaths = records.flights[extras: flight].workerDeaths
+        let deaths = records.flights[redirectsAndFailuresOf: flight].workerDeaths
         records.setTimer(at: end, for: .suspectWaitEnd(records.flights.name(of: flight), deaths: deaths))
     }
 
     /// Adds a suspect to the list of its pool. An accused one goes first, since it needs an empty worker.
     static func addSuspect(_ flight: Handle<Flight>, in records: inout Records) {
         let name = records.flights.name(of: flight)
-        let isSuspectedCause = records.flights[extras: flight].wasIsolatedAtWorkerDeath
+        let isSuspectedCause = records.flights[redirectsAndFailuresOf: flight].wasIsolatedAtWorkerDeath
         records.workerPools.addSuspect(name, atFront: isSuspectedCause, to: records.pool(of: flight))
     }
 
@@ -52,7 +53,7 @@ extension Workers {
     static func beginIsolation(
         of flight: Handle<Flight>, at worker: Handle<WorkerSession>, now: MonotonicTime, in records: inout Records
     ) {
-        let deaths = records.flights[extras: flight].workerDeaths
+        let deaths = records.flights[redirectsAndFailuresOf: flight].workerDeaths
         let end = now.advanced(byMilliseconds: records.limits.isolationMilliseconds(deaths: deaths))
         records.workers.isolateAttempt(records.currentAttempt(of: flight), until: end, at: worker)
         records.setTimer(at: end, for: .isolationEnd(records.workers[worker].id))

@@ -29,12 +29,12 @@ enum Workers {
 
     /// Raises the size limit of a running attempt to that of its newest request.
     static func raiseSizeLimit(
-        _ flight: Handle<Flight>, at worker: Handle<WorkerSession>, to maxBytes: Int?, in records: inout Records
+        _ flight: Handle<Flight>, at worker: Handle<WorkerSession>, to maximumBodyBytes: Int?, in records: inout Records
     ) {
         let attempt = records.currentAttempt(of: flight)
-        guard records.workers.raiseSizeLimit(of: attempt, to: maxBytes, at: worker) else { return }
+        guard records.workers.raiseSizeLimit(of: attempt, to: maximumBodyBytes, at: worker) else { return }
         records.outbox.actions.append(
-            .worker(.send(records.workers[worker].id, .raiseBodyLimit(attempt, maxBytes: maxBytes))))
+            .worker(.send(records.workers[worker].id, .raiseBodyLimit(attempt, maximumBodyBytes: maximumBodyBytes))))
     }
 
     /// Logs the assignment of an attempt. Not inlined, because few brokers log attempts.

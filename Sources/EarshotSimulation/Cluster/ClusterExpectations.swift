@@ -14,7 +14,7 @@ struct ClusterExpectations {
         let receivedAt: Int
         var method = "GET"
         var isCredentialed = false
-        var maxBytes: Int?
+        var maximumBodyBytes: Int?
         var hasDeadline = false
         /// Subscribers without a terminal.
         var awaitingClients: Set<ClientID>
@@ -131,7 +131,7 @@ struct ClusterExpectations {
                 switch failure.code {
                 case "removed": request.isRemoved && !isOwner
                 case "deadline": request.hasDeadline
-                case "too-large": request.maxBytes != nil
+                case "too-large": request.maximumBodyBytes != nil
                 case "worker-lost": request.method == "POST"
                 case "stopping": isDraining
                 // A node that drains cannot try itself.

@@ -78,8 +78,8 @@ extension ClusterTrial {
             fetch.options.method = "HEAD"
             expected.method = "HEAD"
         case ..<200:
-            fetch.options.maxBytes = [50, 300, 600][random.number(below: 3)]
-            expected.maxBytes = fetch.options.maxBytes
+            fetch.options.maximumBodyBytes = [50, 300, 600][random.number(below: 3)]
+            expected.maximumBodyBytes = fetch.options.maximumBodyBytes
         case ..<300:
             fetch.options.deadlineMilliseconds = drawNumber(50...5_000)
             expected.hasDeadline = true

@@ -145,7 +145,7 @@ extension ClusterTrial {
         }
         guard job.method != "HEAD" else { return .completed(completion) }
         completion.bodyByteCount = ClusterCatalogue.bodyLength(of: content.key)
-        if let limit = job.maxBytes, completion.bodyByteCount > limit {
+        if let limit = job.maximumBodyBytes, completion.bodyByteCount > limit {
             return .failed(attempt, code: "too-large", detail: nil, receivedBytes: limit)
         }
         if completion.bodyByteCount > 0 { completion.sha256 = content.sha256 }

@@ -34,7 +34,7 @@ final class FlightRecord {
     /// Running attempt, or the last one.
     var attempt: AttemptID?
     /// Maximum body size of the running attempt, including raises.
-    var maxBytes: Int?
+    var maximumBodyBytes: Int?
     /// Condition of that attempt.
     var attemptCondition: [UInt8]?
     /// Whether it lost its last request while it ran, and was not rejoined by the end of a pass.

@@ -8,7 +8,7 @@ final class PoolRecord {
         var origin: Substring
         var isHigh: Bool
         /// Maximum body size in its JOB; possibly raised later.
-        var maxBytes: Int?
+        var maximumBodyBytes: Int?
         /// Requested content. `flight` is nil once no request waits for it.
         let content: FlightContent
         /// Number of bytes of the beginning of the body that it was given; 0 for none.

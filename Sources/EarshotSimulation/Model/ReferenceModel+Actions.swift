@@ -35,9 +35,9 @@ extension ReferenceModel {
         case .worker(.send(let id, .cancelAttempt(let attempt))):
             guard expectedCancellations.remove(attempt) == nil else { return }
             recordViolation(4, "\(attempt) of worker \(id.rawValue) is cancelled although it is wanted")
-        case .worker(.send(_, .raiseBodyLimit(let attempt, let maxBytes))):
-            guard let (pinged, allowed) = expectedRaise, pinged == attempt, allowed == maxBytes else {
-                recordViolation(8, "\(attempt) is raised to \(maxBytes ?? -1) bytes")
+        case .worker(.send(_, .raiseBodyLimit(let attempt, let maximumBodyBytes))):
+            guard let (pinged, allowed) = expectedRaise, pinged == attempt, allowed == maximumBodyBytes else {
+                recordViolation(8, "\(attempt) is raised to \(maximumBodyBytes ?? -1) bytes")
                 return
             }
             expectedRaise = nil
@@ -355,13 +355,13 @@ extension ReferenceModel {
         flight.attemptCondition = content.condition
         flight.attempt = job.attempt
         flight.phase = .running(id)
-        flight.maxBytes = job.maxBytes
+        flight.maximumBodyBytes = job.maximumBodyBytes
         flight.isRequeued = false
         let origin = flight.content.job.origin
         if let record = origins[origin] { checkSlowStart(of: record) }
         origins[origin]?.transferStarted(isHigh: isHigh, now: now)
         worker.leases[job.attempt] = PoolRecord.Lease(
-            origin: origin, isHigh: isHigh, maxBytes: job.maxBytes,
+            origin: origin, isHigh: isHigh, maximumBodyBytes: job.maximumBodyBytes,
             content: flight.content, resumedBytes: job.resume?.availableBytes ?? 0,
             principal: principal(of: flight), flight: flight)
         checkPart(of: job, flight, at: worker)
@@ -384,7 +384,8 @@ extension ReferenceModel {
                 12, "\(job.attempt) of \(flight.content.job) goes on with \(assigned.map { "\($0)" } ?? "nothing")")
             return
         }
-        expect(resume.availableBytes <= job.maxBytes ?? .max, 8, "\(job.attempt) goes on behind what it may bring")
+        expect(
+            resume.availableBytes <= job.maximumBodyBytes ?? .max, 8, "\(job.attempt) goes on behind what it may bring")
     }
 
     /// Returns the open flight of a JOB. The first JOB determines its number.
@@ -410,8 +411,8 @@ extension ReferenceModel {
     /// Invariant 8: the size limit of one request must not truncate the body of another.
     private func checkSizeLimit(_ job: Job, _ flight: FlightRecord) {
         expect(
-            job.maxBytes == largestSize(of: flight), 8,
-            "\(flight.content.job) is cut off at \(job.maxBytes ?? -1) bytes")
+            job.maximumBodyBytes == largestSize(of: flight), 8,
+            "\(flight.content.job) is cut off at \(job.maximumBodyBytes ?? -1) bytes")
     }
 
     /// Invariants 7 and 9: the flight's class permits the slot it takes, and its origin has capacity.

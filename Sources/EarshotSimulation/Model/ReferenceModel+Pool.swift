@@ -83,7 +83,7 @@ extension ReferenceModel {
             worker.isLeaving = true
             flight.requiresIsolation = isSuspect
             flight.phase = .waiting
-        } else if code == "too-large", let allowed = lease.maxBytes {
+        } else if code == "too-large", let allowed = lease.maximumBodyBytes {
             handleTooLargeBody(flight, reached: allowed)
         } else {
             handleFailure(flight, code, nil, nil, hasRetried: hasRetried)
@@ -285,7 +285,7 @@ extension ReferenceModel {
         var exceeded: [RequestRecord] = []
         var others = 0
         flight.forEachRequest { request in
-            if let limit = request.fetch.options.maxBytes, limit <= reached {
+            if let limit = request.fetch.options.maximumBodyBytes, limit <= reached {
                 exceeded.append(request)
             } else {
                 others += 1
@@ -385,7 +385,7 @@ extension ReferenceModel {
 
     private func failureCode(of request: RequestRecord, for ending: Ending) -> String? {
         guard ending.code == nil, let completion = ending.completion else { return nil }
-        if let limit = request.fetch.options.maxBytes, completion.bodyByteCount > limit { return "too-large" }
+        if let limit = request.fetch.options.maximumBodyBytes, completion.bodyByteCount > limit { return "too-large" }
         if let digest = request.fetch.options.expectedSHA256, digest != completion.sha256 { return "digest-mismatch" }
         return nil
     }

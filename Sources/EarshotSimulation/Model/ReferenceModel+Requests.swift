@@ -159,7 +159,7 @@ extension ReferenceModel {
         request.flight = flight
         request.hasJoinedFlight = !isNew
         flight.requests[request.serial] = request
-        raiseSizeLimit(flight.redirectLeaf, to: request.fetch.options.maxBytes)
+        raiseSizeLimit(flight.redirectLeaf, to: request.fetch.options.maximumBodyBytes)
         var next: FlightRecord? = flight
         while let each = next {
             each.retries = max(each.retries, request.fetch.options.retries)
@@ -168,12 +168,12 @@ extension ReferenceModel {
     }
 
     /// Raises the limit of a running attempt to that of a new request: invariant 8.
-    func raiseSizeLimit(_ flight: FlightRecord, to maxBytes: Int?) {
-        guard case .running = flight.phase, let attempt = flight.attempt, let present = flight.maxBytes,
-            maxBytes.map({ $0 > present }) ?? true
+    func raiseSizeLimit(_ flight: FlightRecord, to maximumBodyBytes: Int?) {
+        guard case .running = flight.phase, let attempt = flight.attempt, let present = flight.maximumBodyBytes,
+            maximumBodyBytes.map({ $0 > present }) ?? true
         else { return }
-        flight.maxBytes = maxBytes
-        expectedRaise = (attempt, maxBytes)
+        flight.maximumBodyBytes = maximumBodyBytes
+        expectedRaise = (attempt, maximumBodyBytes)
     }
 
     /// Returns the open flight of this content, or a new one: invariants 3 and 5.

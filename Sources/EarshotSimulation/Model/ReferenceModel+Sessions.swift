@@ -159,7 +159,7 @@ extension ReferenceModel {
     func largestSize(of flight: FlightRecord) -> Int? {
         var largest: Int? = 0
         flight.forEachRequest { request in
-            let limit = request.fetch.options.maxBytes
+            let limit = request.fetch.options.maximumBodyBytes
             largest = if let limit, let known = largest { max(known, limit) } else { nil }
         }
         return largest

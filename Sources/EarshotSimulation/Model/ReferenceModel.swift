@@ -145,7 +145,7 @@ final class ReferenceModel {
 
     var expectedReplies: [ClientID: Reply] = [:]
     /// RAISE that a running attempt must receive, because a new request permits a larger body.
-    var expectedRaise: (AttemptID, maxBytes: Int?)?
+    var expectedRaise: (AttemptID, maximumBodyBytes: Int?)?
     /// Retried attempts according to the core's ledger.
     var retriedAttemptsBefore = 0
     /// Removals before this event, and their largest numbers before and after it.

@@ -167,7 +167,7 @@ extension World {
 
     /// Makes two of three requests conditional: on the present version, and on one that the origin no longer has.
     private func addCondition(to fetch: inout Fetch, _ key: Int, _ request: Int) {
-        guard request % 3 > 0, fetch.options.method == "GET", fetch.options.maxBytes == nil,
+        guard request % 3 > 0, fetch.options.method == "GET", fetch.options.maximumBodyBytes == nil,
             fetch.options.expectedSHA256 == nil, fetch.url == catalogue.urls[key]
         else { return }
         fetch.httpFields = Array("if-none-match: \(request % 3 == 1 ? entityTag(of: key) : "\"\(key).0\"")".utf8)
@@ -227,7 +227,7 @@ extension World {
         if random.boolean(perMille: 80) { options.streams = true }
         if random.boolean(perMille: 80) { options.delivery = random.boolean(perMille: 500) ? .inline : .file }
         // The default that the core applies.
-        if options.delivery == .inline { options.maxBytes = 65_536 }
+        if options.delivery == .inline { options.maximumBodyBytes = 65_536 }
         if setting.isEnabled(.handlerOwnedRequests), random.boolean(perMille: 60) { options.subscribes = false }
         if setting.isEnabled(.deadlines), random.boolean(perMille: 60) {
             let milliseconds = 1 + random.number(below: 400)
@@ -241,7 +241,7 @@ extension World {
         }
         if key % 10 == 7 { options.ageMilliseconds = 50 * key }
         guard setting.isEnabled(.sizeLimits) else { return }
-        if random.boolean(perMille: 60) { options.maxBytes = random.number(below: 500) }
+        if random.boolean(perMille: 60) { options.maximumBodyBytes = random.number(below: 500) }
         if random.boolean(perMille: 30) {
             options.expectedSHA256 = catalogue.bodyDigests[random.boolean(perMille: 500) ? key : 0]
         }

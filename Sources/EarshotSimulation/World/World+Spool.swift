@@ -120,7 +120,7 @@ extension World {
         var job = job
         var event: BrokerEvent?
         if let peer = links[id.rawValue]?.peerNumber, let stored = storedParts[keys.keyTexts[0]],
-            stored.file.bytes <= job.maxBytes ?? .max
+            stored.file.bytes <= job.maximumBodyBytes ?? .max
         {
             storedParts[keys.keyTexts[0]] = nil
             let file = partFileName(job.attempt, peer)

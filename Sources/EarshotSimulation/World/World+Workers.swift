@@ -105,7 +105,8 @@ extension World {
                 attempt, code: "cancelled", detail: nil, receivedBytes: 100, unwantedBytes: random.number(below: 100),
                 part: left)
             sendFromWorker(isLate ? .completed(Completion(attempt: attempt, status: 200)) : ended, number)
-        case .raiseBodyLimit(let attempt, let maxBytes): workers[number].transfers[attempt]?.maxBytes = maxBytes
+        case .raiseBodyLimit(let attempt, let maximumBodyBytes):
+            workers[number].transfers[attempt]?.maximumBodyBytes = maximumBodyBytes
         case .changeRate: break
         case .ping: sendFromWorker(.pong, number)
         case .limits: workers[number].hasBeenWelcomed = true
@@ -184,7 +185,7 @@ extension World {
             }
         }
         completion.bodyByteCount = catalogue.bodyLength(of: key)
-        if let limit = job.maxBytes, completion.bodyByteCount > limit {
+        if let limit = job.maximumBodyBytes, completion.bodyByteCount > limit {
             let left = abandonedPart(job, at: number)
             return .failed(attempt, code: "too-large", detail: nil, receivedBytes: limit, part: left)
         }

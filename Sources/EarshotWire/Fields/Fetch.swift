@@ -26,7 +26,7 @@ public struct Fetch: Equatable, Sendable {
         /// Maximum total time, including the time in the queue; nil for no limit.
         public var deadlineMilliseconds: Int?
         /// Maximum size of the decoded body in bytes; nil for no limit.
-        public var maxBytes: Int?
+        public var maximumBodyBytes: Int?
         /// Maximum rate of all transfers of the handler together, in bytes per second; nil for no limit.
         public var handlerBytesPerSecond: Int?
         public var redirectMode = RedirectMode.follow
@@ -136,7 +136,7 @@ extension Fetch.Options {
             "deadline", &options.deadlineMilliseconds, nil, OptionalForm(SecondsForm()), .handling,
             help: "Maximum total time, including the time in the queue, in seconds")
         try visitor.visitField(
-            "max-bytes", &options.maxBytes, nil, OptionalForm(NumberForm(0...Int.max)), .handling,
+            "max-bytes", &options.maximumBodyBytes, nil, OptionalForm(NumberForm(0...Int.max)), .handling,
             help: "Maximum size of the decoded body, such as 10M, in bytes")
         try visitor.visitField(
             "limit-rate", &options.handlerBytesPerSecond, nil, OptionalForm(NumberForm(1...1 << 50)), .handling,

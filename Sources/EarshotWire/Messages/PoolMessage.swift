@@ -8,7 +8,7 @@ public enum PoolMessage: Equatable, Sendable {
     /// - Parameter error: Reason why the broker cannot read it; nil if the content follows.
     case fileContent(Int, path: String, error: String?)
     /// Raises the maximum body size of an attempt; nil removes it.
-    case raiseBodyLimit(AttemptID, maxBytes: Int?)
+    case raiseBodyLimit(AttemptID, maximumBodyBytes: Int?)
     /// Changes the rate of an attempt; nil removes the limit.
     case changeRate(AttemptID, bytesPerSecond: Int?)
     /// Cancels an attempt. Its FAILED or DONE confirms the end.
@@ -35,11 +35,11 @@ public enum PoolMessage: Equatable, Sendable {
             self = .cancelAttempt(try reader.attempt(at: 0))
         case "RAISE":
             try reader.expectOperands(1)
-            var maxBytes: Int?
+            var maximumBodyBytes: Int?
             for (name, value) in reader.fields where name == "max-bytes" {
-                maxBytes = try HeadReader.parseCount(value, named: "max-bytes")
+                maximumBodyBytes = try HeadReader.parseCount(value, named: "max-bytes")
             }
-            self = .raiseBodyLimit(try reader.attempt(at: 0), maxBytes: maxBytes)
+            self = .raiseBodyLimit(try reader.attempt(at: 0), maximumBodyBytes: maximumBodyBytes)
         case "RATE":
             try reader.expectOperands(1)
             let attempt = try reader.attempt(at: 0)
@@ -71,10 +71,10 @@ public enum PoolMessage: Equatable, Sendable {
             var writer = HeadWriter("CANCEL")
             writer.writeOperand(attempt)
             return writer.finished()
-        case .raiseBodyLimit(let attempt, let maxBytes):
+        case .raiseBodyLimit(let attempt, let maximumBodyBytes):
             var writer = HeadWriter("RAISE")
             writer.writeOperand(attempt)
-            writer.writeField("max-bytes", maxBytes)
+            writer.writeField("max-bytes", maximumBodyBytes)
             return writer.finished()
         case .changeRate(let attempt, let rate):
             var writer = HeadWriter("RATE")
@@ -191,7 +191,7 @@ public struct Job: Equatable, Sendable {
     public var timeoutMilliseconds = 60_000
     public var connectTimeoutMilliseconds = 10_000
     /// Maximum size of the decoded body in bytes; nil for no limit.
-    public var maxBytes: Int?
+    public var maximumBodyBytes: Int?
     /// Maximum rate of the encoded body, in bytes per second; nil for no limit.
     public var maximumBytesPerSecond: Int?
     /// Minimum time between two PROGRESS messages; nil for no PROGRESS.
@@ -268,7 +268,7 @@ public struct Job: Equatable, Sendable {
             case "timeout": timeoutMilliseconds = try HeadReader.parseMilliseconds(value, named: "timeout")
             case "connect-timeout":
                 connectTimeoutMilliseconds = try HeadReader.parseMilliseconds(value, named: "connect-timeout")
-            case "max-bytes": maxBytes = try HeadReader.parseCount(value, named: "max-bytes")
+            case "max-bytes": maximumBodyBytes = try HeadReader.parseCount(value, named: "max-bytes")
             case "progress":
                 progressIntervalMilliseconds = try HeadReader.parseInteger(
                     value, in: 1...WireLimits.durationSeconds * 1000, named: "progress")
@@ -292,7 +292,7 @@ public struct Job: Equatable, Sendable {
         writer.writeField("method", if: method != "GET", method)
         writer.writeSecondsField("timeout", milliseconds: timeoutMilliseconds)
         writer.writeSecondsField("connect-timeout", milliseconds: connectTimeoutMilliseconds)
-        writer.writeField("max-bytes", maxBytes)
+        writer.writeField("max-bytes", maximumBodyBytes)
         writer.writeField("rate", maximumBytesPerSecond)
         writer.writeField("progress", progressIntervalMilliseconds)
         writer.writeField("priority", if: priority != .normal, priority.name)

@@ -46,10 +46,10 @@ struct IncomingBody: ~Copyable {
     /// Length and time of the last checkpoint, at first 0 and the time of the first hash thread; nil before it.
     private var lastCheckpoint: (bytes: Int, time: LoopTime)?
 
-    init(of attempt: AttemptID, _ terms: Terms, maxBytes: Int, startsAnew: Bool = false) {
+    init(of attempt: AttemptID, _ terms: Terms, maximumBodyBytes: Int, startsAnew: Bool = false) {
         self.attempt = attempt
         self.terms = terms
-        self.maximumBodyBytes = maxBytes
+        self.maximumBodyBytes = maximumBodyBytes
         self.hasOfferedPart = startsAnew
     }
 

@@ -96,18 +96,18 @@ struct IncomingResponse: ~Copyable {
     private var hasReportedFields = false
 
     /// - Parameter part: Partial body of earlier attempts; nil without a usable one.
-    init(_ expectation: Expectation, continuing part: OfferedPart?, maxBytes: Int?) {
+    init(_ expectation: Expectation, continuing part: OfferedPart?, maximumBodyBytes: Int?) {
         self.expectation = expectation
         if let part { continuation = .offered(part) }
         body = IncomingBody(
-            of: expectation.attempt, expectation.terms, maxBytes: maxBytes ?? .max,
+            of: expectation.attempt, expectation.terms, maximumBodyBytes: maximumBodyBytes ?? .max,
             startsAnew: expectation.isResuming)
     }
 
     /// Resets to the state before the first byte, without the part of earlier attempts.
     mutating func resetResponse() {
         body.stopHashing()
-        self = IncomingResponse(expectation, continuing: nil, maxBytes: body.maximumBodyBytes)
+        self = IncomingResponse(expectation, continuing: nil, maximumBodyBytes: body.maximumBodyBytes)
     }
 
     /// The part of earlier attempts, until a response decides about it; nil without one.

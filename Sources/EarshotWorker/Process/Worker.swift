@@ -147,7 +147,8 @@ final class Worker<Kind: JobKind> {
         // The terminal of an attempt that does not run is already on its way.
         case .cancelAttempt(let attempt):
             if let run = jobs.runs[attempt] { jobs.end(run, because: Refusal(.cancelled)) }
-        case .raiseBodyLimit(let attempt, let maxBytes): jobs.runs[attempt]?.raiseMaximumBodyBytes(to: maxBytes)
+        case .raiseBodyLimit(let attempt, let maximumBodyBytes):
+            jobs.runs[attempt]?.raiseMaximumBodyBytes(to: maximumBodyBytes)
         case .changeRate, .fileContent: jobKind.handleTransferMessage(message, content: body)
         case .ping: link.sendUnqueued(.pong)
         case .drain where traits.readyMessage.acceptsDrain:

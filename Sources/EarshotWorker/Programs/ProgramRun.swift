@@ -44,7 +44,8 @@ final class ProgramRun: JobRun {
         let loop = jobs.loop
         state = RunState(now: loop.now)
         contentType = options.contentType
-        body = IncomingBody(of: job.attempt, terms, maxBytes: min(job.maxBytes ?? .max, terms.maximumBodyBytes))
+        body = IncomingBody(
+            of: job.attempt, terms, maximumBodyBytes: min(job.maximumBodyBytes ?? .max, terms.maximumBodyBytes))
         let outputPipe = try InheritedPipe.make()
         defer { close(outputPipe.writer) }
         standardOutput = try ProgramPipe(descriptor: outputPipe.reader, loop: loop, readable: ready)
@@ -74,7 +75,7 @@ final class ProgramRun: JobRun {
         variables["EARSHOT_METHOD"] = job.method
         variables["EARSHOT_PRIORITY"] = job.priority.name
         variables["EARSHOT_HEADERS"] = String(decoding: job.httpFields, as: UTF8.self)
-        variables["EARSHOT_MAX_BYTES"] = job.maxBytes.map { String($0) } ?? ""
+        variables["EARSHOT_MAX_BYTES"] = job.maximumBodyBytes.map { String($0) } ?? ""
         return try ChildProcess.spawn(
             options.program, options.arguments + [job.url], streams: streams, variables: variables)
     }

@@ -36,7 +36,7 @@ final class PullRun: TimedRun, PullReceiver {
         let now = pulls.jobs.loop.now
         state = RunState(now: now)
         clock = JobClock(job, now: now)
-        body = IncomingBody(of: job.attempt, terms, maxBytes: job.maxBytes ?? .max)
+        body = IncomingBody(of: job.attempt, terms, maximumBodyBytes: job.maximumBodyBytes ?? .max)
     }
 
     var jobs: RunTable<PullRun> { pulls.jobs }

@@ -59,7 +59,8 @@ final class TransferRun: TimedRun, TransferSink {
         let loop = transfers.jobs.loop
         state = RunState(now: loop.now)
         let part = job.resume == nil ? nil : terms.spool.flatMap { OfferedPart(job, in: $0) }
-        response = IncomingResponse(.make(job: job, plan: plan, terms: terms), continuing: part, maxBytes: job.maxBytes)
+        response = IncomingResponse(
+            .make(job: job, plan: plan, terms: terms), continuing: part, maximumBodyBytes: job.maximumBodyBytes)
         clock = JobClock(job, now: loop.now)
         rateLimiter = job.maximumBytesPerSecond.map { Pace(bytesPerSecond: $0, now: loop.now) }
         self.addressPolicies = policies

@@ -58,7 +58,7 @@ struct ClusterFile: Equatable {
     /// Returns the location of the engine, and the identity of the node at an endpoint.
     func engineOptions(_ place: NodeEndpoint) -> EngineOptions {
         var options = EngineOptions(
-            place: engine, cluster: name, keys: ClusterKeys(secret: Array(secret.utf8)), publicKey: publicKey,
+            location: engine, cluster: name, keys: ClusterKeys(secret: Array(secret.utf8)), publicKey: publicKey,
             description: "\(Self.machineName) \(place)")
         options.login = login
         options.sentinelLogin = sentinelLogin

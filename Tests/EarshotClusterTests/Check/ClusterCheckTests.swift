@@ -31,7 +31,7 @@ import Testing
 
     private func options(_ place: EngineOptions.EngineLocation, login: EngineOptions.Login? = login) -> EngineOptions {
         var options = EngineOptions(
-            place: place, cluster: "test", keys: ClusterKeys(secret: [1]), publicKey: "key",
+            location: place, cluster: "test", keys: ClusterKeys(secret: [1]), publicKey: "key",
             description: "alpha 127.0.0.1:5767")
         options.login = login
         return options
@@ -66,7 +66,7 @@ import Testing
         defer { close(listener.descriptor) }
         var member = options(.servers([.unixSocket(path: server.socket)]))
         member = EngineOptions(
-            place: member.engineLocation, cluster: "test", keys: member.keys, publicKey: "key",
+            location: member.engineLocation, cluster: "test", keys: member.keys, publicKey: "key",
             description: "alpha 127.0.0.1:\(listener.port)")
         member.login = Self.login
         try rig.join(member)

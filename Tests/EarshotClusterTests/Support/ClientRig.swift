@@ -24,7 +24,7 @@ final class ClientRig {
         timeout: Int = 20_000
     ) -> EngineOptions {
         var options = EngineOptions(
-            place: place, cluster: "test", keys: ClusterKeys(secret: secret), publicKey: "key", description: "test")
+            location: place, cluster: "test", keys: ClusterKeys(secret: secret), publicKey: "key", description: "test")
         options.login = login
         options.timeoutMilliseconds = timeout
         return options

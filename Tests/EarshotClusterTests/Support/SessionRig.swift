@@ -14,7 +14,8 @@ struct SessionRig {
 
     init(_ place: EngineOptions.EngineLocation = .servers([SessionRig.server]), login: EngineOptions.Login? = nil) {
         var options = EngineOptions(
-            place: place, cluster: "test", keys: ClusterKeys(secret: [1, 2, 3]), publicKey: "key", description: "host")
+            location: place, cluster: "test", keys: ClusterKeys(secret: [1, 2, 3]), publicKey: "key",
+            description: "host")
         options.login = login
         options.sentinelLogin = login
         session = EngineSession(options, seed: 1)

@@ -75,7 +75,7 @@ struct MessageBoundsTests {
     {
         var job = Job(attempt: attempt, url: url)
         job.method = identifier
-        job.maxBytes = .max
+        job.maximumBodyBytes = .max
         job.progressIntervalMilliseconds = 86_399_999
         job.priority = .background
         job.streams = true

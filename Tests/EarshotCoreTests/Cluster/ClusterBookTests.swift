@@ -255,7 +255,7 @@ import Testing
         var rig = BookRig()
         #expect(rig.grant(5, record: [3]) == [.hostAttempt(BookRig.key(5), FencingToken(50), record: [3], .normal)])
         let five = BookRig.flight(5)
-        rig.book.addHostedClaim(five, BookRig.want(5), token: FencingToken(50), maxBytes: 10, now: rig.now)
+        rig.book.addHostedClaim(five, BookRig.want(5), token: FencingToken(50), maximumBodyBytes: 10, now: rig.now)
         #expect(rig.book.claims[five]?.maximumHostedBytes == 10)
         _ = rig.wait(milliseconds: 2_000)
         #expect(rig.statements() == [.wantFlights([BookRig.want(5, age: 2_000, token: 50, isHosted: true)])])

@@ -32,7 +32,7 @@ import Testing
         #expect(SharedRequest(record: plain.encodedRecord) == plain)
         #expect(SharedRequest(record: full.encodedRecord) == full)
         let coded = try #require(
-            SharedRequest(try request { $0.route.decodesBody = false }, timeoutMilliseconds: 0, maxBytes: 9))
+            SharedRequest(try request { $0.route.decodesBody = false }, timeoutMilliseconds: 0, maximumBodyBytes: 9))
         #expect(
             String(decoding: coded.encodedRecord, as: UTF8.self) == "2 GET 0 9 follow default https://example.com/a?b=c"
         )

@@ -120,7 +120,7 @@ import Testing
 
     @Test mutating func `what is too large for a message is too large for who demands one`() {
         let (worker, clients, job) = submit()
-        #expect(job.maxBytes == nil, "the others take all of it")
+        #expect(job.maximumBodyBytes == nil, "the others take all of it")
         end(job, by: worker, isFile: true, length: 65_537)
         #expect(clients.map(form) == ["/spool/\(Self.sum)", "too-large", "/spool/\(Self.sum)", "/spool/\(Self.sum)"])
     }
@@ -129,7 +129,7 @@ import Testing
         _ = rig.worker()
         let client = rig.client(1)
         rig.pass { $0.fetch("h", "1", "http://1/", by: client) { $0.options.delivery = .inline } }
-        #expect(rig.jobs[0].maxBytes == 65_536)
+        #expect(rig.jobs[0].maximumBodyBytes == 65_536)
     }
 
     @Test mutating func `a result that waited for its subscriber has the form that was demanded`() {

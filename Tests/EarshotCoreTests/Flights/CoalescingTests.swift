@@ -154,12 +154,12 @@ struct CoalescingTests {
         let a = rig.client(1)
         rig.pass { rig in
             rig.fetch("x", "1", "http://h/a", by: a)
-            rig.fetch("x", "2", "http://h/a", by: a) { $0.options.maxBytes = 2 }
+            rig.fetch("x", "2", "http://h/a", by: a) { $0.options.maximumBodyBytes = 2 }
             rig.fetch("x", "3", "http://h/a", by: a) { $0.options.expectedSHA256 = String(repeating: "00", count: 32) }
             rig.fetch("x", "4", "http://h/a", by: a) { $0.options.deadlineMilliseconds = 5 }
         }
         let job = rig.jobs[0]
-        #expect(job.maxBytes == nil)
+        #expect(job.maximumBodyBytes == nil)
         rig.wait(milliseconds: 5)
         #expect(rig.terminals(for: a) == ["x 4 deadline"])
         rig.pass { $0.done(job, by: worker) }
@@ -170,24 +170,25 @@ struct CoalescingTests {
     @Test mutating func `a running attempt is allowed what a request that joins it allows`() {
         _ = rig.worker()
         let a = rig.client(1)
-        rig.pass { $0.fetch("x", "1", "http://h/a", by: a) { $0.options.maxBytes = 10 } }
+        rig.pass { $0.fetch("x", "1", "http://h/a", by: a) { $0.options.maximumBodyBytes = 10 } }
         let job = rig.jobs[0]
-        rig.pass { $0.fetch("x", "2", "http://h/a", by: a) { $0.options.maxBytes = 5 } }
+        rig.pass { $0.fetch("x", "2", "http://h/a", by: a) { $0.options.maximumBodyBytes = 5 } }
         #expect(rig.actions.isEmpty)
         rig.pass { $0.fetch("x", "3", "http://h/a", by: a) }
-        #expect(rig.actions == [.worker(.send(WorkerID(rawValue: 1), .raiseBodyLimit(job.attempt, maxBytes: nil)))])
+        #expect(
+            rig.actions == [.worker(.send(WorkerID(rawValue: 1), .raiseBodyLimit(job.attempt, maximumBodyBytes: nil)))])
     }
 
     @Test mutating func `an attempt that hit a joined request's size limit is tried again for those who allow more`() {
         let worker = rig.worker()
         let a = rig.client(1)
-        rig.pass { $0.fetch("x", "1", "http://h/a", by: a) { $0.options.maxBytes = 10 } }
+        rig.pass { $0.fetch("x", "1", "http://h/a", by: a) { $0.options.maximumBodyBytes = 10 } }
         let small = rig.jobs[0]
-        #expect(small.maxBytes == 10)
-        rig.pass { $0.fetch("x", "2", "http://h/a", by: a) { $0.options.maxBytes = 100 } }
+        #expect(small.maximumBodyBytes == 10)
+        rig.pass { $0.fetch("x", "2", "http://h/a", by: a) { $0.options.maximumBodyBytes = 100 } }
         rig.pass { $0.failed(small, "too-large", by: worker) }
         #expect(rig.terminals(for: a) == ["x 1 too-large"])
-        #expect(rig.jobs.map(\.maxBytes) == [100])
+        #expect(rig.jobs.map(\.maximumBodyBytes) == [100])
         #expect(rig.jobs[0].attempt.attempt == 2)
     }
 }

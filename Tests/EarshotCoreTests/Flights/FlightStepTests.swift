@@ -15,7 +15,7 @@ import Testing
         rig.pass { rig in
             for (number, limit) in limits.enumerated() {
                 rig.fetch("h", "\(number)", "http://x/", by: a) { fetch in
-                    fetch.options.maxBytes = limit
+                    fetch.options.maximumBodyBytes = limit
                     fetch.options.retries = 1
                 }
             }

@@ -173,7 +173,7 @@ struct RandomWalkTests {
                 fetch.options.priority = priority
                 switch choice {
                 case 0: fetch.options.subscribes = false
-                case 1: fetch.options.maxBytes = 2
+                case 1: fetch.options.maximumBodyBytes = 2
                 case 2: fetch.options.deadlineMilliseconds = 20
                 case 3: fetch.options.isCacheWarming = true
                 case 4: fetch.url = "nonsense"

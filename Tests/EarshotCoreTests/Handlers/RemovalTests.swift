@@ -201,12 +201,12 @@ struct RemovalTests {
     @Test mutating func `a body that is too large for the removed request is fetched for one that allows more`() {
         let worker = rig.worker(slots: 4)
         let a = rig.client(1)
-        rig.pass { $0.fetch("row/1", "1", "http://one/", by: a) { $0.options.maxBytes = 2 } }
+        rig.pass { $0.fetch("row/1", "1", "http://one/", by: a) { $0.options.maximumBodyBytes = 2 } }
         let job = rig.jobs[0]
         rig.pass(unread: [a]) { $0.remove("row/", by: a) }
         rig.pass(unread: [a]) { $0.failed(job, "too-large", by: worker) }
         rig.pass { $0.fetch("row/2", "1", "http://one/", by: a) }
-        #expect(rig.jobs.map(\.maxBytes) == [nil])
+        #expect(rig.jobs.map(\.maximumBodyBytes) == [nil])
         #expect(rig.core.audit() == [])
     }
 

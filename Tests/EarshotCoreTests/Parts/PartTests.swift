@@ -294,8 +294,8 @@ import Testing
     }
 
     @Test func `a part beyond what a request allows is not gone on with`() throws {
-        var (rig, client, _) = try broken { $0.options.maxBytes = 2_000 }
-        rig.pass { $0.fetch("h", "2", "http://a.example/x", by: client) { $0.options.maxBytes = 399 } }
+        var (rig, client, _) = try broken { $0.options.maximumBodyBytes = 2_000 }
+        rig.pass { $0.fetch("h", "2", "http://a.example/x", by: client) { $0.options.maximumBodyBytes = 399 } }
         rig.pass { $0.remove("h", "1", by: client) }
         rig.wait(milliseconds: 1_000)
         #expect(rig.jobs.first?.resume == nil)

@@ -15,7 +15,7 @@ struct LeaseTableTests {
             origin: Handle(slabIndex: flight.slabIndex / 2), isHigh: flight.slabIndex % 2 == 0,
             use: .servingFlight(flight),
             startedAt: MonotonicTime(nanoseconds: 0),
-            maxBytes: nil)
+            maximumBodyBytes: nil)
     }
 
     /// Attempts of two brokers, with equal hashes across the brokers.

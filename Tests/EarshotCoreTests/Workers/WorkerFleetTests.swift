@@ -14,9 +14,9 @@ struct WorkerFleetTests {
     }
 
     fileprivate static func lease(
-        _ use: WorkerLease.LeaseUse, isHigh: Bool = false, maxBytes: Int? = nil
+        _ use: WorkerLease.LeaseUse, isHigh: Bool = false, maximumBodyBytes: Int? = nil
     ) -> WorkerLease {
-        WorkerLease(origin: 0, isHigh: isHigh, use: use, startedAt: now, maxBytes: maxBytes)
+        WorkerLease(origin: 0, isHigh: isHigh, use: use, startedAt: now, maximumBodyBytes: maximumBodyBytes)
     }
 
     fileprivate static func later(_ milliseconds: Int) -> MonotonicTime { now.advanced(byMilliseconds: milliseconds) }
@@ -162,7 +162,7 @@ struct WorkerFleetTests {
     func `a limit of bytes is raised and never lowered`(present: Int?, limit: Int?, isRaised: Bool) {
         var fleet = Self.fleet()
         let worker = fleet.add(1)
-        fleet.addLease(of: Self.attempt(1), Self.lease(.servingFlight(1), maxBytes: present), at: worker)
+        fleet.addLease(of: Self.attempt(1), Self.lease(.servingFlight(1), maximumBodyBytes: present), at: worker)
         #expect(fleet.raiseSizeLimit(of: Self.attempt(1), to: limit, at: worker) == isRaised)
         let lease = fleet.lease(Self.attempt(1), by: WorkerID(rawValue: 1))
         #expect(lease?.currentMaximumBytes == (isRaised ? limit : present) && lease?.jobMaximumBytes == present)

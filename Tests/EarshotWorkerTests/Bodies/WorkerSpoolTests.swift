@@ -126,6 +126,6 @@ import Testing
         var limits = WorkerLimits(broker: attempt.broker, spoolPath: folder.path)
         limits.maximumInlineBodyBytes = inlineBytes
         let terms = Terms(limits, spool: try SpoolFolder(folder.path), logger: Logger(label: "test"))
-        return IncomingBody(of: attempt, terms, maxBytes: 4)
+        return IncomingBody(of: attempt, terms, maximumBodyBytes: 4)
     }
 }

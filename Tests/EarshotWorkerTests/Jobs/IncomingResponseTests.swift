@@ -79,14 +79,16 @@ struct IncomingResponseTests {
         func job() -> Job {
             var job = Job(
                 attempt: AttemptID(broker: BrokerInstance(rawValue: 1), flight: 1, attempt: 1), url: "http://a/")
-            job.maxBytes = 20
+            job.maximumBodyBytes = 20
             return job
         }
 
         func response(_ job: Job, part: OfferedPart? = nil) throws -> Subject {
             let plan = try TransferPlan.make(job: job, body: nil, options: WorkerOptions(workPath: "", slots: 1))
             return Subject(
-                IncomingResponse(.make(job: job, plan: plan, terms: terms), continuing: part, maxBytes: job.maxBytes))
+                IncomingResponse(
+                    .make(job: job, plan: plan, terms: terms), continuing: part, maximumBodyBytes: job.maximumBodyBytes)
+            )
         }
 
         /// Returns the response to a request for the rest of a body that starts with `hello `.
@@ -267,7 +269,7 @@ struct IncomingResponseTests {
         throws
     {
         var job = bed.job()
-        job.maxBytes = nil
+        job.maximumBodyBytes = nil
         for (isReported, fields) in [(false, "ETag: \"a\""), (true, "")] {
             let response = try bed.response(job)
             _ = response.take("HTTP/1.1 200 OK", "ETag: \"a\"")
@@ -282,7 +284,7 @@ struct IncomingResponseTests {
 
     @Test func `the file of discarded bytes is deleted at once`() throws {
         var job = bed.job()
-        job.maxBytes = nil
+        job.maximumBodyBytes = nil
         let response = try bed.response(job)
         _ = response.take("HTTP/1.1 200 OK")
         #expect(response.append(String(repeating: "b", count: 101)))

@@ -95,7 +95,7 @@ import Testing
             .init("HTTP/1.1 200 OK\r\n" + head, body: [UInt8](repeating: 1, count: 3_000_000))
         }
         var job = bed.job()
-        job.maxBytes = 20_000
+        job.maximumBodyBytes = 20_000
         #expect(try bed.failure(job) == "too-large")
         #expect(try bed.run { bed.origin.closedByPeer == 1 })
         #expect(bed.spool.isEmpty)
@@ -107,10 +107,10 @@ import Testing
         #expect(bomb.count < 70_000)
         let bed = try Bed { _ in .ok(bomb, fields: "Content-Encoding: deflate\r\n") }
         var job = bed.job()
-        job.maxBytes = 100_000
+        job.maximumBodyBytes = 100_000
         #expect(try bed.failure(job) == "too-large")
         job = bed.job()
-        job.maxBytes = unpacked
+        job.maximumBodyBytes = unpacked
         #expect(try bed.fetch(job))
         #expect(bed.broker.completion(job.attempt)?.completion.bodyByteCount == unpacked)
     }

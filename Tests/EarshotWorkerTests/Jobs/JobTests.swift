@@ -83,7 +83,7 @@ import Testing
         var job = bed.job()
         job.method = method
         job.httpFields = Array("if-none-match: \"a\"".utf8)
-        job.maxBytes = 10
+        job.maximumBodyBytes = 10
         #expect(try bed.fetch(job))
         let (completion, body) = try #require(bed.broker.completion(job.attempt))
         #expect(completion.bodyByteCount == 0)

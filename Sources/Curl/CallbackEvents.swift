@@ -2,7 +2,7 @@ internal import CLibCurl
 internal import Glibc
 
 /// Events recorded by the callbacks of a multi handle until the owner takes them, because a callback must not act.
-final class MultiNotes {
+final class CallbackEvents {
     /// Latest interest in each descriptor since the owner last took them.
     private var interests: [Int32: DescriptorInterest] = [:]
     /// Descriptors opened since the last report of their number.
@@ -110,7 +110,7 @@ private func interestChanged(
     socketContext: UnsafeMutableRawPointer?
 ) -> Int32 {
     guard let context = unsafe context else { return -1 }
-    unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue()
+    unsafe Unmanaged<CallbackEvents>.fromOpaque(context).takeUnretainedValue()
         .recordInterest(descriptor: descriptor, what: what, owner: UInt(bitPattern: easy))
     return 0
 }
@@ -118,7 +118,7 @@ private func interestChanged(
 /// Closes a socket opened by `willConnect`. libcurl calls it for every connection, including cached ones.
 func socketClosing(context: UnsafeMutableRawPointer?, descriptor: curl_socket_t) -> Int32 {
     if let context = unsafe context {
-        unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue().sockets.remove(descriptor)
+        unsafe Unmanaged<CallbackEvents>.fromOpaque(context).takeUnretainedValue().sockets.remove(descriptor)
     }
     return close(descriptor)
 }
@@ -126,15 +126,15 @@ func socketClosing(context: UnsafeMutableRawPointer?, descriptor: curl_socket_t)
 /// Callback for `curlshim_load`: the peer of a TLS session has sent an alert.
 func alertArrived(context: UnsafeMutableRawPointer?, number: UInt, alert: Int32) {
     guard let context = unsafe context else { return }
-    let notes = unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue()
-    notes.tlsSessions.recordAlert(Int(alert), ofSession: number)
+    let events = unsafe Unmanaged<CallbackEvents>.fromOpaque(context).takeUnretainedValue()
+    events.tlsSessions.recordAlert(Int(alert), ofSession: number)
 }
 
 private func timeoutChanged(
     multi: UnsafeMutableRawPointer?, milliseconds: Int, context: UnsafeMutableRawPointer?
 ) -> Int32 {
     guard let context = unsafe context else { return -1 }
-    unsafe Unmanaged<MultiNotes>.fromOpaque(context).takeUnretainedValue().recordTimeout(milliseconds: milliseconds)
+    unsafe Unmanaged<CallbackEvents>.fromOpaque(context).takeUnretainedValue().recordTimeout(milliseconds: milliseconds)
     return 0
 }
 
