@@ -14,7 +14,7 @@ import Testing
     }
 
     @Test func `a connection beyond the limit is closed at the end of its transfer, and those before stay`() throws {
-        let loop = try CurlTestLoop(origin: LoopbackOrigin(Self.answer), maxConnections: 4)
+        let loop = try CurlTestLoop(origin: LoopbackOrigin(Self.answer), maxConnections: 4, crowdedIdleSeconds: 600)
         for number in 0..<12 {
             #expect(try loop.fetch(request("h\(number)", loop))?.failure == nil)
             #expect(try #require(loop.multi).connectionCount == min(number + 1, 4))
@@ -25,7 +25,7 @@ import Testing
     }
 
     @Test func `of transfers that run at once no more connections stay than may be kept`() throws {
-        let loop = try CurlTestLoop(origin: LoopbackOrigin(Self.answer), maxConnections: 4)
+        let loop = try CurlTestLoop(origin: LoopbackOrigin(Self.answer), maxConnections: 4, crowdedIdleSeconds: 600)
         for number in 0..<12 { _ = try loop.start(request("h\(number)", loop), sink: RecordingSink()) }
         #expect(loop.run { $0.finished.count == 12 })
         #expect(loop.finished.allSatisfy { $0.result.failure == nil })

@@ -220,7 +220,7 @@ import Testing
     @Test func `a body that an ended broker left is recovered, but not while a worker has it`() throws {
         let path = try body()
         try recorded(path)
-        let file = unsafe open(path, O_RDONLY)
+        let file = unsafe open(path, O_RDONLY | O_CLOEXEC)
         #expect(flock(file, LOCK_EX | LOCK_NB) == 0)
         #expect(parts.recoverBodies(fromSpool: spool) == 1)
         #expect(files == ["growing/one"])
@@ -289,13 +289,13 @@ import Testing
             let path = try body(attempt: number + 1)
             #expect(parts.storePart(try head(path, keys)))
             let name = try #require(parts.partNames(for: keys).first)
-            let times = [timespec(tv_sec: time(nil) - 100 + number, tv_nsec: 0)]
+            let times = [timespec(tv_sec: time(nil) - 4_000 + 1_000 * number, tv_nsec: 0)]
             unsafe utimensat(AT_FDCWD, "\(parts.path)/\(name).body", [times[0], times[0]], 0)
         }
-        var totals = parts.enforceBounds(maximumBytes: 3 * Self.mebibyte, maximumAgeSeconds: 1_000)
+        var totals = parts.enforceBounds(maximumBytes: 3 * Self.mebibyte, maximumAgeSeconds: 100_000)
         #expect(totals.partCount == 3 && totals.bodyBytes == 3 * Self.mebibyte)
         #expect(assign("1") == nil, "the older one of a")
-        totals = parts.enforceBounds(maximumBytes: 1 << 40, maximumAgeSeconds: 98)
+        totals = parts.enforceBounds(maximumBytes: 1 << 40, maximumAgeSeconds: 3_500)
         #expect(totals.partCount == 2)
         #expect(assign("0") == nil && assign("3") != nil)
     }

@@ -63,7 +63,7 @@ import Testing
     @Test func `a warm request fills the cache, and the form of a body is as asked`() async throws {
         let origin = try ThreadOrigin()
         let options = PrivateBrokerOptions(program: try StormTests.program, maximumWorkers: 1)
-        let bus = try await Bus.connect(to: .privateBroker(options), lease: .seconds(10))
+        let bus = try await Bus.connect(to: .privateBroker(options), timeout: .seconds(300), lease: .seconds(10))
         let handler = bus.handler()
         var fetch = FetchOptions()
         fetch.bodyForm = .inFile

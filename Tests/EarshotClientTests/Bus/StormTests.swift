@@ -21,7 +21,7 @@ import Testing
 
     private static func connect() async throws -> Bus {
         let options = PrivateBrokerOptions(program: try program, maximumWorkers: maximumWorkers)
-        return try await Bus.connect(to: .privateBroker(options), application: "storm")
+        return try await Bus.connect(to: .privateBroker(options), application: "storm", timeout: .seconds(300))
     }
 
     /// Page whose handlers come and go. It compares deliveries with the visible handlers.

@@ -206,13 +206,16 @@ private let anyPort = "tcp://127.0.0.1:*"
     @Test func `a bus of an asynchronous program that cannot be reached throws with its address`() async throws {
         let endpoint = try closedPort(EventLoop())
         let choice = BrokerChoice.remote([try CurveKeys.endpoint(endpoint)])
-        do {
-            _ = try await Bus.connect(to: choice, timeout: .milliseconds(300))
-            Issue.record("a bus without a server was connected")
-        } catch let error as BusError {
-            #expect(error.code == .noBroker)
-            #expect(error.description.contains(endpoint))
+        var description = ""
+        // The time may pass before the refused connection is reported.
+        for timeout in [300, 3_000, 30_000] where !description.contains(endpoint) {
+            let error = await #expect(throws: BusError.self) {
+                try await Bus.connect(to: choice, timeout: .milliseconds(timeout))
+            }
+            #expect(error?.code == .noBroker)
+            description = error?.description ?? ""
         }
+        #expect(description.contains(endpoint))
     }
 
     // MARK: Lost connections

@@ -25,7 +25,7 @@ final class KeptBus {
         defer { close(reader) }
         var byte: UInt8 = 0
         #expect(unsafe read(reader, &byte, 1) == 1, "it is ready")
-        return try await Bus.connect(to: .running(in: folder.path))
+        return try await Bus.connect(to: .running(in: folder.path), timeout: .seconds(300))
     }
 
     /// Kills the bus with its child processes.
