@@ -58,11 +58,11 @@ struct RequestBookTests {
         #expect(book.isEmpty && book.checkInvariants() == [])
     }
 
-    @Test mutating func `the invariants detect extras that two requests name`() throws {
+    @Test mutating func `the invariants detect rare options that two requests name`() throws {
         let (first, second) = (try add("a"), try add("b"))
         book.updateRareOptions(of: first) { $0.maximumBodyBytes = 5 }
         book[second].rareOptions = book[first].rareOptions
-        #expect(book.checkInvariants() == ["12: 2 requests have extras, 1 are kept"])
+        #expect(book.checkInvariants() == ["12: 2 requests have rare options, 1 are kept"])
     }
 
     @Test mutating func `the invariants detect an ID that is taken by no listed request`() throws {
