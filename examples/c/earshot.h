@@ -50,7 +50,7 @@ typedef struct {
 /* Connects and performs the handshake, within 20 s. The caller must call earshot_close, also after a failure. */
 int earshot_open(earshot_bus *bus);
 
-/* As earshot_open, with options. Over a network bodies are always pulled, the lease is 60 s by default, and the limit 8 s. */
+/* As earshot_open, with options. Over a network bodies are always pulled, and the lease is 60 s by default. */
 int earshot_open_with(earshot_bus *bus, const earshot_options *options);
 
 /* Requests a URL. `fields` is NULL, or fields of FETCH such as "priority: high\ntimeout: 5\n". */
