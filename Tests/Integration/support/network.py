@@ -8,6 +8,7 @@ import random
 import select
 import signal
 import socket
+import tempfile
 import threading
 import time
 
@@ -32,7 +33,7 @@ _chosen = set()
 @functools.cache
 def _ports_file():
     """Returns the descriptor of a file in which each process of tests locks a byte for each port that it has chosen, until it ends."""
-    return os.open(f"/tmp/earshot-test-ports-{os.geteuid()}", os.O_WRONLY | os.O_CREAT, 0o600)
+    return os.open(f"{tempfile.gettempdir()}/ports-of-tests-{os.geteuid()}", os.O_WRONLY | os.O_CREAT, 0o600)
 
 
 def free_port():
