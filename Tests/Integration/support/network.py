@@ -38,13 +38,14 @@ def _ports_file():
 
 def free_port():
     """Returns a port that no program uses at present, and each port only once; no other process of tests gets it meanwhile."""
+    locks = _ports_file()
     while True:
         port = random.choice(PORTS)
         if port in _chosen:
             continue
         with socket.socket() as probe:
             try:
-                fcntl.lockf(_ports_file(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+                fcntl.lockf(locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
                 probe.bind((ADDRESS, port))
             except OSError:
                 continue
