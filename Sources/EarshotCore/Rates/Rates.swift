@@ -107,8 +107,8 @@ enum Rates {
         var largest: RateShares.GroupLimit?
         var isUnlimited = false
         records.forEachInterest(of: flight) { records, interest in
-            guard let extras = records.requests[interest].rareOptions,
-                let rate = records.requests[extras].maximumBytesPerSecond
+            guard let rareOptions = records.requests[interest].rareOptions,
+                let rate = records.requests[rareOptions].maximumBytesPerSecond
             else {
                 isUnlimited = true
                 return

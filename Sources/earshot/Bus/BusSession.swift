@@ -79,9 +79,6 @@ final class BusSession {
                 let sentence = reply.detail ?? "the broker refuses this program: \(reply.code)"
                 session.end(with: CommandError(.noBroker, sentence))
             }
-            if case .queryAnswer(_, let json) = event, JSONValue(json) == nil {
-                return session.end(with: .unreadableAnswer)
-            }
             onEvent(session, event)
         }
         reference.session = self
@@ -111,6 +108,13 @@ final class BusSession {
     /// Ends the session with an error, unless it already has one.
     func end(with commandError: CommandError) {
         if self.commandError == nil { self.commandError = commandError }
+    }
+
+    /// Parses the answer to a query. An answer that is not JSON ends the session with an error.
+    func parseAnswer(_ json: [UInt8]) -> JSONValue? {
+        let answer = JSONValue(json)
+        if answer == nil { end(with: .unreadableAnswer) }
+        return answer
     }
 
     private func handleSignals() {

@@ -15,7 +15,7 @@ enum PageQuery {
         var answer: JSONValue?
         let session = try BusSession.connect(to: bus.busLocation()) { session, event in
             switch event {
-            case .queryAnswer(_, let json): answer = JSONValue(json)
+            case .queryAnswer(_, let json): answer = session.parseAnswer(json)
             case .messageRefused(let reply): session.end(with: .refused(reply))
             case .accepted, .terminal, .progress, .cancelled, .removed, .settingChanged, .state: break
             }

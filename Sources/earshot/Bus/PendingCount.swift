@@ -64,7 +64,7 @@ final class PendingCount {
 
     /// Handles the JSON of an answer to one of its queries.
     func handleAnswer(_ query: Query, _ json: [UInt8], _ session: BusSession) {
-        guard let answer = JSONValue(json) else { return }
+        guard let answer = session.parseAnswer(json) else { return }
         switch query {
         case .handlers: handleHandlersAnswer(answer, session)
         case .requests: handleRequestsAnswer(answer, session)

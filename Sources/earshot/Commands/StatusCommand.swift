@@ -83,7 +83,7 @@ enum BusQuery {
         var answers: [[UInt8]] = []
         let session = try BusSession.connect(to: place.busLocation(), answerTimeout: timeout) { session, event in
             switch event {
-            case .queryAnswer(_, let json): answers.append(json)
+            case .queryAnswer(_, let json): if session.parseAnswer(json) != nil { answers.append(json) }
             case .messageRefused(let reply): session.end(with: .refused(reply))
             case .accepted, .terminal, .progress, .cancelled, .removed, .settingChanged, .state: break
             }

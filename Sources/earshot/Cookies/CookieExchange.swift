@@ -71,12 +71,12 @@ final class CookieExchange {
     /// Handles an answer to a query.
     ///
     /// - Returns: whether it was for the jar.
-    func handleAnswer(_ query: Query, _ json: [UInt8], _ connection: ClientConnection) -> Bool {
+    func handleAnswer(_ query: Query, _ json: [UInt8], _ session: BusSession) -> Bool {
         guard case .cookies = query else { return false }
-        let answer = JSONValue(json)
-        cookiesToSave += answer?.items(ofMember: "cookies").compactMap(FileCookie.init) ?? []
-        if let next = answer?.member("cookies-next")?.scalarText {
-            connection.query(.cookies(handler), QueryPage(cursor: next))
+        guard let answer = session.parseAnswer(json) else { return true }
+        cookiesToSave += answer.items(ofMember: "cookies").compactMap(FileCookie.init)
+        if let next = answer.member("cookies-next")?.scalarText {
+            session.connection.query(.cookies(handler), QueryPage(cursor: next))
         } else {
             isComplete = true
         }

@@ -131,7 +131,7 @@ final class GetRun {
                 removal = .awaitingAnswers(max(0, count - 1))
             }
         case .queryAnswer(let query, let json):
-            guard let session, cookies?.handleAnswer(query, json, session.connection) != true else { return }
+            guard let session, cookies?.handleAnswer(query, json, session) != true else { return }
             if case .settings = query { compareJobLimit(json) } else { report.showWaitReason(json) }
         case .accepted, .settingChanged, .state: break
         }

@@ -91,9 +91,9 @@ final class TopRun {
 
     private func handleEvent(_ event: ClientEvent, _ session: BusSession) {
         switch event {
-        case .queryAnswer(.status, let json): status = JSONValue(json)
+        case .queryAnswer(.status, let json): status = session.parseAnswer(json)
         case .queryAnswer(.handlers, let json):
-            guard let answer = JSONValue(json) else { return }
+            guard let answer = session.parseAnswer(json) else { return }
             // A key acts on a name, which means the user's own handler.
             handlerRows += HandlerRow.rows(answer).filter { $0.principal == nil }
             if handlerRows.count < Self.maximumHandlers, let after = answer.member("handlers-next")?.scalarText {

@@ -3,7 +3,7 @@ import Testing
 
 @testable import EarshotCore
 
-/// The book of requests in isolation: IDs, extras, owners and memory.
+/// The book of requests in isolation: IDs, rare options, owners and memory.
 struct RequestBookTests {
     private var book = RequestBook()
     private var serial: UInt64 = 0
@@ -44,7 +44,7 @@ struct RequestBookTests {
         #expect(second == first && book.resolve(reference) == nil)
     }
 
-    @Test mutating func `extras are added once and freed with their request`() throws {
+    @Test mutating func `rare options are added once and freed with their request`() throws {
         let request = try add("a")
         #expect(book[request].rareOptions == nil)
         book.updateRareOptions(of: request) { $0.maximumBodyBytes = 5 }
@@ -79,7 +79,7 @@ struct RequestBookTests {
         #expect(owned.first == requests[1] && owned.last == requests[2] && owned.count == 2)
     }
 
-    @Test mutating func `released room keeps requests, IDs and extras`() throws {
+    @Test mutating func `released room keeps requests, IDs and rare options`() throws {
         let requests = try (0..<64).map { try add("\($0)") }
         book.updateRareOptions(of: requests[0]) { $0.maximumBodyBytes = 5 }
         for request in requests[1...] {
