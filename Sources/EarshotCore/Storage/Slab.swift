@@ -11,8 +11,8 @@ package struct Slab<Element> {
 
     /// One more than the last place in use or in the free list.
     package private(set) var bound = 0
-    /// Number of records below which ``releaseSpareCapacity(retaining:)`` may succeed: a quarter of the capacity, or half of the
-    /// records at the last call.
+    /// Number of records below which ``releaseSpareCapacity(retaining:)`` may succeed: a quarter of the capacity, or half
+    /// of the records at the last call.
     private var shrinkThresholdCount = 0
 
     var count: Int { bound - freeIndexList.count }
